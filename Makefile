@@ -1,0 +1,2 @@
+demo test:
+	@echo not yet; exit 1

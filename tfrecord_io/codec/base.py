@@ -1,0 +1,196 @@
+"""What a codec is: frames in, Arrow record batches out, and the reverse.
+
+Two implementations satisfy these protocols, `tfrecord_io.codec.native` (Rust) and
+`tfrecord_io.codec.reference` (protobuf and crc32c). They give equal batches, equal bytes and equal errors
+(class, offset, record, feature) on every input; tests/codec/ holds the contract.
+
+A codec knows *wire types* only (`tfrecord_io.schema.wire_field`): a leaf of ``int64``, ``float32``,
+``float64``, ``binary``, ``string``, ``binary_view``, ``string_view`` or ``null``, bare or as ``list`` of it or
+``list`` of ``list`` of it. `tfrecord_io.cast` brings every other Arrow type to a wire type and back, once for
+both codecs. A codec knows nothing of files: input is buffers, places are offsets, and whoever reads the
+file adds its path to an error.
+
+What decoding means, for each column of the schema and each record
+------------------------------------------------------------------
+- The whole payload is first held to protobuf's rules (upb's): what protobuf rejects is a `DecodeError`
+  without a feature. Then the columns are looked at in the order of the schema; the first that does not
+  fit raises `SchemaMismatchError` with its name as the feature.
+- A bare or ``list`` column is looked for in the context (or the Example's features), a ``list`` of ``list``
+  column in the feature lists; when the name stands only in the other place, that is a mismatch.
+- Absent, or present without a kind: null. An absent FeatureList: null; one without steps: an empty list;
+  a step without a kind: a null inner list.
+- A bare column asked of a feature with no or several values: mismatch. (Of no values: whatever its kind.)
+- The kind must be the leaf's: Int64List for int64; FloatList for float32; FloatList or Int64List for float64
+  (an int beyond 2**53 in magnitude: mismatch); BytesList for binary and string (string: invalid UTF-8 is a
+  mismatch, raised by `BatchDecoder.flush`). An empty list of any kind fits every ``list`` column.
+  A null leaf fits only features without a kind (and, in lists, without values).
+- The bits of floats are kept in float32 columns.
+- More features and feature lists in one record than ``limits.max_features`` (duplicates counted): `LimitExceededError`,
+  after protobuf's rules and before the columns.
+- Record type Example whose payload holds feature lists when it is read as SequenceExample: `SchemaMismatchError`
+  that says so, before the columns.
+- A feature that the schema does not name is skipped; malformed bytes inside it may pass.
+- ByteArray: the payload is the value of the schema's one column (binary, string or a view of them).
+
+What framing means
+------------------
+- 12 bytes of header are needed before anything is judged. The length's CRC comes first (`ChecksumError`), then
+  ``max_record_bytes`` (`LimitExceededError`), then the payload and its CRC (`ChecksumError`), then the payload.
+- A frame that is not whole yet is left for the next call; nothing is allocated for it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import pyarrow as pa
+
+from tfrecord_io.infer import Observation
+from tfrecord_io.options import DecodeOptions
+
+
+class Cursor(Protocol):
+    """Where a reader of frames stands.
+
+    Attributes
+    ----------
+    offset : int
+        Offset in the (decompressed) file of the next frame.
+    record : int
+        Index in the file of the next record.
+    needed : int
+        How many bytes from `offset` on must be there before the next frame can be judged or decoded: 12 for the
+        header, 16 + length once the header has been seen and found short of its payload.
+    """
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def record(self) -> int: ...
+    @property
+    def needed(self) -> int: ...
+    def seek(self, *, offset: int, record: int) -> None:
+        """Go on at another frame; rows already buffered stay."""
+
+
+class BatchDecoder(Cursor, Protocol):
+    """Frames to record batches of the wire schema it was made for.
+
+    Attributes
+    ----------
+    rows : int
+        Rows decoded and not yet flushed.
+    full : bool
+        Whether the batch is full: flush before decoding on.
+    """
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def full(self) -> bool: ...
+
+    def decode(self, data: pa.Buffer, start: int = 0) -> int:
+        """Decode whole frames of ``data[start:]`` until they end or the batch is full.
+
+        Returns
+        -------
+        int
+            Bytes consumed from `start` on. The rest belongs in front of the next call's data.
+
+        Raises
+        ------
+        CorruptDataError, LimitExceededError, SchemaMismatchError
+            At the first bad record. Rows before it stay buffered, `offset` and `record` stand at the bad record, and
+            decoding may go on elsewhere after `seek`.
+        """
+
+    def flush(self) -> pa.RecordBatch:
+        """Return the buffered rows (perhaps none) and start a new batch.
+
+        Raises
+        ------
+        SchemaMismatchError
+            A value of a string column is not valid UTF-8: the first row that has one, and in it the first column. The
+            buffered rows are gone then.
+        """
+
+    def row_place(self, row: int) -> tuple[int, int]:
+        """Return (offset, record) of a row of the batch that `flush` gave last."""
+
+
+class Observer(Cursor, Protocol):
+    """Frames to what a schema is inferred from. Every payload is held to protobuf's rules."""
+
+    def observe(self, data: pa.Buffer, start: int = 0) -> int:
+        """Look at whole frames of ``data[start:]``; see `BatchDecoder.decode`."""
+
+    def result(self) -> Observation:
+        """Return what was seen so far, features in the order of their first sight on the wire."""
+
+
+class BatchEncoder(Protocol):
+    """Record batches of the wire schema it was made for to framed records."""
+
+    def encode(self, batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.UInt64Array]:
+        """Encode a batch.
+
+        Returns
+        -------
+        data : pyarrow.Buffer
+            The framed records, in row order.
+        offsets : pyarrow.UInt64Array, length ``batch.num_rows + 1``
+            Where each record's frame begins in `data`, and at last the length of `data`.
+
+        Raises
+        ------
+        LimitExceededError
+            A payload of more than 2**31 - 1 bytes, which no protobuf reader would take; `row` counts in the batch.
+        EncodeError
+            A value in a column of null type (a non-null list).
+        """
+
+
+class Codec(Protocol):
+    """The maker of decoders, observers and encoders."""
+
+    name: str
+
+    def decoder(
+        self, schema: pa.Schema, options: DecodeOptions, *, offset: int = 0, record: int = 0
+    ) -> BatchDecoder:
+        """Return a decoder into `schema` (wire types) that starts at this place of a file."""
+
+    def observer(self, options: DecodeOptions, *, offset: int = 0, record: int = 0) -> Observer:
+        """Return an observer that starts at this place of a file."""
+
+    def encoder(self, schema: pa.Schema, record_type: str) -> BatchEncoder:
+        """Return an encoder of batches of `schema` (wire types; list may also be large_list or fixed_size_list, and
+        leaves of bytes may be large)."""
+
+    def frames(
+        self,
+        data: pa.Buffer,
+        start: int = 0,
+        *,
+        offset: int = 0,
+        record: int = 0,
+        check_payload: bool = False,
+        max_record_bytes: int = 2**31 - 1,
+    ) -> tuple[int, pa.UInt64Array]:
+        """Hop over the whole frames of ``data[start:]``, of which the first is at `offset` of its file.
+
+        Returns
+        -------
+        consumed : int
+            Bytes of whole frames from `start` on.
+        lengths : pyarrow.UInt64Array
+            The payload lengths of these frames.
+
+        Raises
+        ------
+        ChecksumError, LimitExceededError
+            At the first bad frame. Payload CRCs are looked at only if `check_payload` says so.
+        """
+
+    def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
+        """Return the first position from `start` on at which a whole frame with two fitting CRCs stands, or None."""

@@ -1,0 +1,1 @@
+"""Adapters: each translates one engine's objects to the core and back, and nothing else."""

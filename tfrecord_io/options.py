@@ -1,0 +1,96 @@
+"""The options of reading and writing: each choice, default and check stands here once.
+
+Layers below the public functions take these frozen objects; adapters (Dask, Spark, the command line)
+build them from their own spelling of the same words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tfrecord_io.errors import OptionError
+
+RecordType = Literal["Example", "SequenceExample", "ByteArray"]
+SaveMode = Literal["error", "overwrite", "append", "ignore", "overwrite_partitions"]
+OnCorrupt = Literal["raise", "skip_record", "skip_file"]
+Float64Mode = Literal["warn", "cast", "error"]
+CodecName = Literal["auto", "native", "reference"]
+
+#: The one column of a ByteArray data set when it is read, as spark-tfrecord names it.
+BYTE_ARRAY_COLUMN = "byteArray"
+
+#: Rows of one task when a table is written without an engine.
+DEFAULT_ROWS_PER_TASK = 1_048_576
+
+#: Splits of a file and record-offset marks of a manifest stand about this far apart.
+SPLIT_BYTES = 16 * 1024 * 1024
+
+
+def choice(name: str, value: object, choices: object) -> None:
+    """Raise `OptionError` unless `value` is one of the literal type's values."""
+    allowed = get_args(choices)
+    if value not in allowed:
+        listed = ", ".join(repr(a) for a in allowed)
+        raise OptionError(f"{name} is {value!r}; it must be one of {listed}")
+
+
+def positive(name: str, value: object) -> None:
+    """Raise `OptionError` unless `value` is a whole number above 0."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise OptionError(f"{name} is {value!r}; it must be a whole number above 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a file may demand before it is refused, so that hostile files cannot exhaust memory.
+
+    Attributes
+    ----------
+    max_record_bytes : int
+        Length of one payload. Protobuf itself ends at 2 GiB.
+    max_features : int
+        Features and feature lists of one record, and distinct names that inference keeps.
+    max_decompressed_bytes : int
+        Decompressed size of one file.
+    """
+
+    max_record_bytes: int = 1024**3
+    max_features: int = 100_000
+    max_decompressed_bytes: int = 1024**4
+
+    def __post_init__(self) -> None:
+        for name in ("max_record_bytes", "max_features", "max_decompressed_bytes"):
+            positive(name, getattr(self, name))
+        if self.max_record_bytes > 2**31 - 1:
+            raise OptionError(
+                f"max_record_bytes is {self.max_record_bytes}; protobuf ends at {2**31 - 1}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeOptions:
+    """What a codec needs to know to turn frames into batches.
+
+    Attributes
+    ----------
+    record_type : {"Example", "SequenceExample", "ByteArray"}
+        What a payload is.
+    batch_rows : int
+        Most rows of one batch.
+    batch_bytes : int
+        A batch ends before the record that would take its payloads over this many bytes
+        (a single larger record still makes a batch of its own).
+    limits : Limits
+        See `Limits`.
+    """
+
+    record_type: RecordType = "Example"
+    batch_rows: int = 65_536
+    batch_bytes: int = 32 * 1024 * 1024
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        choice("record_type", self.record_type, RecordType)
+        positive("batch_rows", self.batch_rows)
+        positive("batch_bytes", self.batch_bytes)
