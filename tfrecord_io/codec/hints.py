@@ -1,0 +1,59 @@
+"""What a file probably is when its first bytes are no record: a hint for the error message.
+
+Both codecs call this after the length CRC of the first frame of a file has failed, so a guess here
+can never turn away a sound file.
+"""
+
+from __future__ import annotations
+
+_COMPRESSED = (
+    (b"\x1f\x8b", "gzip", "gzip"),
+    (b"BZh", "bzip2", "bz2"),
+    (b"\x28\xb5\x2f\xfd", "Zstandard", "zstd"),
+)
+_FORMATS = (
+    (b"PAR1", "Parquet"),
+    (b"ORC", "ORC"),
+    (b"ARROW1", "Arrow IPC"),
+    (b"\xff\xff\xff\xff", "Arrow IPC (stream)"),
+    (b"Obj\x01", "Avro"),
+    (b"\x89HDF\r\n", "HDF5"),
+    (b"PK\x03\x04", "ZIP"),
+    (b"SQLite format 3", "SQLite"),
+)
+
+
+def foreign_format_hint(head: bytes) -> str:
+    """Return what to add to an error message about a file that does not start with a record.
+
+    Parameters
+    ----------
+    head : bytes
+        The first bytes of the file, 12 or more.
+
+    Returns
+    -------
+    str
+        A clause that starts with "; ", or nothing where the bytes tell nothing.
+
+    Notes
+    -----
+    zlib's header is two bytes that are a multiple of 31, of which the first is 0x78 for the window
+    size that everybody uses (RFC 1950). Avro: "Obj" and a one.
+    """
+    for magic, name, compression in _COMPRESSED:
+        if head.startswith(magic):
+            return f'; the file looks like {name}: read it with compression="{compression}"'
+    if len(head) > 1 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0:
+        return '; the file looks like zlib: read it with compression="deflate"'
+    for magic, name in _FORMATS:
+        if head.startswith(magic):
+            return f"; the file looks like {name}, not like TFRecord"
+    if _is_text(head):
+        name = "JSON" if head.lstrip()[:1] in (b"{", b"[") else "text (CSV?)"
+        return f"; the file looks like {name}, not like TFRecord"
+    return ""
+
+
+def _is_text(head: bytes) -> bool:
+    return bool(head) and all(byte >= 0x20 or byte in b"\t\r\n" for byte in head)
