@@ -1,41 +1,75 @@
 """What a codec is: frames in, Arrow record batches out, and the reverse.
 
 Two implementations satisfy these protocols, `tfrecord_io.codec.native` (Rust) and
-`tfrecord_io.codec.reference` (protobuf and crc32c). They give equal batches, equal bytes and equal errors
-(class, offset, record, feature) on every input; tests/codec/ holds the contract.
+`tfrecord_io.codec.reference` (protobuf and crc32c). They give equal batches, equal bytes and equal
+errors (class, offset, record, feature) on every input; tests/codec/ holds the contract.
 
 A codec knows *wire types* only (`tfrecord_io.schema.wire_field`): a leaf of ``int64``, ``float32``,
-``float64``, ``binary``, ``string``, ``binary_view``, ``string_view`` or ``null``, bare or as ``list`` of it or
-``list`` of ``list`` of it. `tfrecord_io.cast` brings every other Arrow type to a wire type and back, once for
-both codecs. A codec knows nothing of files: input is buffers, places are offsets, and whoever reads the
-file adds its path to an error.
+``float64``, ``binary``, ``string``, ``binary_view``, ``string_view`` or ``null``, bare or as
+``list`` of it or ``list`` of ``list`` of it. `tfrecord_io.cast` brings every other Arrow type to a
+wire type and back, once for both codecs. A codec knows nothing of files: input is buffers, places
+are offsets, and whoever reads the file adds its path to an error.
 
 What decoding means, for each column of the schema and each record
 ------------------------------------------------------------------
-- The whole payload is first held to protobuf's rules (upb's): what protobuf rejects is a `DecodeError`
-  without a feature. Then the columns are looked at in the order of the schema; the first that does not
-  fit raises `SchemaMismatchError` with its name as the feature.
-- A bare or ``list`` column is looked for in the context (or the Example's features), a ``list`` of ``list``
-  column in the feature lists; when the name stands only in the other place, that is a mismatch.
-- Absent, or present without a kind: null. An absent FeatureList: null; one without steps: an empty list;
-  a step without a kind: a null inner list.
-- A bare column asked of a feature with no or several values: mismatch. (Of no values: whatever its kind.)
-- The kind must be the leaf's: Int64List for int64; FloatList for float32; FloatList or Int64List for float64
-  (an int beyond 2**53 in magnitude: mismatch); BytesList for binary and string (string: invalid UTF-8 is a
-  mismatch, raised by `BatchDecoder.flush`). An empty list of any kind fits every ``list`` column.
-  A null leaf fits only features without a kind (and, in lists, without values).
+- The whole payload is first held to protobuf's rules (upb's): what protobuf rejects is a
+  `DecodeError` without a feature. Then the columns are looked at in the order of the schema; the
+  first that does not fit raises `SchemaMismatchError` with its name as the feature.
+- A bare or ``list`` column is looked for in the context (or the Example's features), a ``list`` of
+  ``list`` column in the feature lists; when the name stands only in the other place, that is a
+  mismatch.
+- Absent, or present without a kind: null. An absent FeatureList: null; one without steps: an empty
+  list; a step without a kind: a null inner list.
+- A bare column asked of a feature with no or several values: mismatch. (Of no values: whatever its
+  kind.)
+- The kind must be the leaf's: Int64List for int64; FloatList for float32; FloatList or Int64List
+  for float64 (an int beyond 2**53 in magnitude: mismatch); BytesList for binary and string (string:
+  invalid UTF-8 is a mismatch, raised by `BatchDecoder.flush`). An empty list of any kind fits every
+  ``list`` column. A null leaf fits only features without a kind (and, in lists, without values).
+- Nullable flags are not looked at (`tfrecord_io.cast.from_wire` does); a batch has the very schema
+  that was given.
 - The bits of floats are kept in float32 columns.
-- More features and feature lists in one record than ``limits.max_features`` (duplicates counted): `LimitExceededError`,
-  after protobuf's rules and before the columns.
-- Record type Example whose payload holds feature lists when it is read as SequenceExample: `SchemaMismatchError`
-  that says so, before the columns.
+- More features and feature lists in one record than ``limits.max_features`` (duplicates counted):
+  `LimitExceededError`, after protobuf's rules and before the columns.
+- An Example that is, by protobuf's rules, also a SequenceExample with at least one entry in its
+  feature lists: `SchemaMismatchError` that says so, without a feature, after
+  ``limits.max_features`` (which counts the Example's features only) and before the columns. To an
+  Example field 2 is unknown: if the payload is no valid SequenceExample, or its feature lists have
+  no entry, the field is skipped like any other.
 - A feature that the schema does not name is skipped; malformed bytes inside it may pass.
-- ByteArray: the payload is the value of the schema's one column (binary, string or a view of them).
+- ByteArray: the payload is the value of the schema's one column (binary, string or a view of them);
+  a schema without columns gives rows without columns.
+
+What a batch is --------------- A batch is full with ``batch_rows`` rows, and when the next whole
+frame has a good header but its payload would take the batch's payloads over ``batch_bytes`` (or
+over 2**31 - 1, where Arrow's binary arrays end): that frame is left, its payload not looked at. A
+first record is taken whatever its size. A full batch stays full until `BatchDecoder.flush`.
+
+What observing means
+--------------------
+- The same checks as decoding, up to the columns. A record that raises leaves no trace in the
+  result.
+- Names in the context and names in the feature lists are counted apart. A record that would take
+  their number over ``limits.max_features``: `LimitExceededError`.
+- Of duplicate names in a record the place of the first and the value of the last count.
+- ``is_single`` stays True in feature lists. A Feature with a kind and without values is not single.
+- ByteArray: one feature, `options.BYTE_ARRAY_COLUMN`, single, bytes with values, not UTF-8; none
+  without records.
+
+What encoding means
+-------------------
+- A row is a record; its features come in the order of the columns. Null: no feature. An empty list:
+  a Feature with its kind and no values. A null inner list: a Feature without a kind.
+- Example's features, and both fields of a SequenceExample, are always written, and so are key and
+  value of a feature.
+- `tfrecord_io.cast.to_wire` has seen to it that lists hold no nulls other than inner lists. What
+  stands under a null (of a fixed_size_list, say) is nothing and may be anything.
 
 What framing means
 ------------------
-- 12 bytes of header are needed before anything is judged. The length's CRC comes first (`ChecksumError`), then
-  ``max_record_bytes`` (`LimitExceededError`), then the payload and its CRC (`ChecksumError`), then the payload.
+- 12 bytes of header are needed before anything is judged. The length's CRC comes first
+  (`ChecksumError`), then ``max_record_bytes`` (`LimitExceededError`), then the payload and its CRC
+  (`ChecksumError`), then the payload.
 - A frame that is not whole yet is left for the next call; nothing is allocated for it.
 """
 
@@ -59,8 +93,9 @@ class Cursor(Protocol):
     record : int
         Index in the file of the next record.
     needed : int
-        How many bytes from `offset` on must be there before the next frame can be judged or decoded: 12 for the
-        header, 16 + length once the header has been seen and found short of its payload.
+        How many bytes from `offset` on must be there before the next frame can be judged or
+        decoded: 12 for the header, 16 + length once the header has been seen and found short of its
+        payload. It is what the last call found: every call and `seek` begin with 12.
     """
 
     @property
@@ -100,8 +135,8 @@ class BatchDecoder(Cursor, Protocol):
         Raises
         ------
         CorruptDataError, LimitExceededError, SchemaMismatchError
-            At the first bad record. Rows before it stay buffered, `offset` and `record` stand at the bad record, and
-            decoding may go on elsewhere after `seek`.
+            At the first bad record. Rows before it stay buffered, `offset` and `record` stand at
+            the bad record, and decoding may go on elsewhere after `seek`.
         """
 
     def flush(self) -> pa.RecordBatch:
@@ -110,12 +145,12 @@ class BatchDecoder(Cursor, Protocol):
         Raises
         ------
         SchemaMismatchError
-            A value of a string column is not valid UTF-8: the first row that has one, and in it the first column. The
-            buffered rows are gone then.
+            A value of a string column is not valid UTF-8: the first row that has one, and in it the
+            first column. The buffered rows are gone then.
         """
 
     def row_place(self, row: int) -> tuple[int, int]:
-        """Return (offset, record) of a row of the batch that `flush` gave last."""
+        """Return (offset, record) of a row of the batch that `flush` gave last, or failed to give."""
 
 
 class Observer(Cursor, Protocol):
@@ -144,9 +179,13 @@ class BatchEncoder(Protocol):
         Raises
         ------
         LimitExceededError
-            A payload of more than 2**31 - 1 bytes, which no protobuf reader would take; `row` counts in the batch.
+            A payload of more than 2**31 - 1 bytes, which no protobuf reader would take; `row`
+            counts in the batch.
         EncodeError
-            A value in a column of null type (a non-null list).
+            A value in a column of null type: a non-null list, which would have no kind (in a list
+            of lists: a non-null inner list; an outer one without steps, or with null steps, is
+            written). A null in a ByteArray's column. `feature` is the column, `row` counts in the
+            batch.
         """
 
 
@@ -193,4 +232,7 @@ class Codec(Protocol):
         """
 
     def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
-        """Return the first position from `start` on at which a whole frame with two fitting CRCs stands, or None."""
+        """Return the first position from `start` on at which a whole frame with two fitting CRCs stands, or None.
+
+        The position counts from the start of `data`, as `start` does.
+        """
