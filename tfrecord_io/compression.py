@@ -1,0 +1,331 @@
+"""Compressing streams, and what a file is compressed with; knows nothing of records.
+
+The one exception is the test for a plain file: `detect` takes a head that starts with a length and
+its fitting CRC for uncompressed, since the bytes of a length may look like the magic number of gzip
+or zlib.
+
+What a `Compressor` gives depends on the bytes, the compression and the level alone, never on how
+the bytes were cut into calls: input is gathered into pieces of a fixed size before a library sees
+it. gzip headers hold no name, no time and no operating system.
+
+- gzip, deflate (zlib's format) and bzip2 come from the standard library: one member.
+- zstd comes from pyarrow, which every installation has: one frame for every 4 MiB, so that memory
+  is bounded, frames carry their size, and a level can be given (pyarrow's streaming compressor
+  takes none).
+- snappy and lz4 are pyarrow's raw codecs in Hadoop's block framing, which is what Hadoop and Spark
+  write: blocks of big-endian u32 uncompressed length, then chunks of big-endian u32 compressed
+  length and data.
+
+`tfrecord_io.decompression` holds the way back.
+"""
+
+from __future__ import annotations
+
+import bz2
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import Literal, Protocol, cast
+
+import crc32c
+import pyarrow as pa
+
+from tfrecord_io.errors import OptionError
+
+Compression = Literal["gzip", "deflate", "bzip2", "zstd", "snappy", "lz4"]
+
+#: Bytes of a file that `detect` wants to see.
+HEAD_BYTES = 512
+
+_SUFFIXES: dict[Compression, str] = {
+    "gzip": ".gz",
+    "deflate": ".deflate",
+    "bzip2": ".bz2",
+    "zstd": ".zst",
+    "snappy": ".snappy",
+    "lz4": ".lz4",
+}
+
+_HADOOP = "org.apache.hadoop.io.compress."
+_SYNONYMS: dict[str, Compression | None] = {
+    "": None,
+    "none": None,
+    "uncompressed": None,
+    "gz": "gzip",
+    "zlib": "deflate",
+    "bz2": "bzip2",
+    "zst": "zstd",
+    "zstandard": "zstd",
+    _HADOOP + "gzipcodec": "gzip",
+    _HADOOP + "deflatecodec": "deflate",
+    _HADOOP + "defaultcodec": "deflate",
+    _HADOOP + "bzip2codec": "bzip2",
+    _HADOOP + "zstandardcodec": "zstd",
+    _HADOOP + "snappycodec": "snappy",
+    _HADOOP + "lz4codec": "lz4",
+}
+_OTHER_SUFFIXES: dict[str, Compression] = {
+    ".gzip": "gzip",
+    ".zlib": "deflate",
+    ".zz": "deflate",
+    ".bzip2": "bzip2",
+    ".zstd": "zstd",
+}
+
+_LEVELS: dict[str, tuple[int, int, int]] = {
+    "gzip": (0, 9, 6),
+    "deflate": (0, 9, 6),
+    "bzip2": (1, 9, 9),
+    "zstd": (1, 22, 3),
+}
+
+_PIECE_BYTES = 256 * 1024
+_ZSTD_FRAME_BYTES = 4 * 1024 * 1024
+
+# The largest chunks that Hadoop's BlockCompressorStream makes of its default buffer of 256 KiB; its
+# readers have room for no larger ones.
+_HADOOP_BUFFER_BYTES = 256 * 1024
+_SNAPPY_CHUNK_BYTES = _HADOOP_BUFFER_BYTES - (_HADOOP_BUFFER_BYTES // 6 + 32)
+_LZ4_CHUNK_BYTES = _HADOOP_BUFFER_BYTES - (_HADOOP_BUFFER_BYTES // 255 + 16)
+
+
+def normalize_compression(name: str | None) -> Compression | None:
+    """Return the one name of a compression.
+
+    Parameters
+    ----------
+    name : str or None
+        ``gzip``, ``deflate``, ``bzip2``, ``zstd``, ``snappy``, ``lz4``, None, one of their short
+        names (``gz``, ``zlib``, ``bz2``, ``zst``, ``none``, ``uncompressed``, an empty string) or
+        Hadoop's class name of a codec; upper and lower case alike.
+
+    Raises
+    ------
+    OptionError
+        Any other name.
+    """
+    if name is None:
+        return None
+    if isinstance(name, str):
+        key = name.strip().lower()
+        if key in _SUFFIXES:
+            return key
+        if key in _SYNONYMS:
+            return _SYNONYMS[key]
+    known = ", ".join(repr(known) for known in _SUFFIXES)
+    raise OptionError(
+        f"compression is {name!r}; it must be None, {known}, "
+        "or the Hadoop class name of one of them"
+    )
+
+
+def suffix(compression: Compression | None) -> str:
+    """Return what names of files with this compression end in, from the dot on, or nothing."""
+    return "" if compression is None else _SUFFIXES[compression]
+
+
+def from_suffix(path: str) -> Compression | None:
+    """Return the compression that the name of a file tells, or None."""
+    ending = PurePosixPath(path).suffix.lower()
+    for compression, known in _SUFFIXES.items():
+        if ending == known:
+            return compression
+    return _OTHER_SUFFIXES.get(ending)
+
+
+def detect(head: bytes, path: str) -> Compression | None:
+    """Return what a file is compressed with, or None for a plain one.
+
+    A head that starts with a length and its fitting CRC is plain; else a known magic number decides
+    (for zlib, whose two bytes are weak, only if the head decompresses); else the suffix does. So a
+    file with a wrong suffix is read by its content, and the suffix serves for Hadoop's snappy and
+    lz4, which have no magic number, and for damaged files. An empty file is plain and holds
+    nothing.
+
+    Parameters
+    ----------
+    head : bytes
+        The first `HEAD_BYTES` of the file, or all of a shorter one.
+    path : str
+        Its path.
+    """
+    if not head or _starts_with_frame(head):
+        return None
+    if head.startswith(b"\x1f\x8b\x08"):
+        return "gzip"
+    if head[:3] == b"BZh" and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
+        return "bzip2"
+    if head.startswith(b"\x28\xb5\x2f\xfd") or (
+        head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50
+    ):
+        return "zstd"
+    if _starts_with_zlib(head):
+        return "deflate"
+    return from_suffix(path)
+
+
+def _starts_with_frame(head: bytes) -> bool:
+    if len(head) < 12:
+        return False
+    crc = crc32c.crc32c(head[:8])
+    masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return bool(masked == int.from_bytes(head[8:12], "little"))
+
+
+def _starts_with_zlib(head: bytes) -> bool:
+    # RFC 1950: method 8, window of at most 32 KiB, no preset dictionary, a multiple of 31.
+    if len(head) < 2 or head[0] & 0x0F != 8 or head[0] >> 4 > 7 or head[1] & 0x20:
+        return False
+    if int.from_bytes(head[:2], "big") % 31:
+        return False
+    try:
+        zlib.decompressobj().decompress(head, HEAD_BYTES)
+    except zlib.error:
+        return False
+    return True
+
+
+class Compressor(Protocol):
+    """A stream that compresses."""
+
+    def compress(self, data: bytes | memoryview | pa.Buffer) -> bytes:
+        """Take more bytes and return what is ready, perhaps nothing."""
+
+    def flush(self) -> bytes:
+        """Return the rest; the stream is whole then and takes no more."""
+
+
+def check_level(compression: Compression | None, level: int | None) -> int | None:
+    """Return the level to compress with: `level`, or the compression's default.
+
+    Raises
+    ------
+    OptionError
+        A level that this compression does not have.
+    """
+    if compression is None or compression not in _LEVELS:
+        if level is not None:
+            raise OptionError(
+                f"compression_level is {level!r}, but compression {compression!r} has no levels"
+            )
+        return None
+    lowest, highest, default = _LEVELS[compression]
+    if level is None:
+        return default
+    if not isinstance(level, int) or isinstance(level, bool) or not lowest <= level <= highest:
+        raise OptionError(
+            f"compression_level is {level!r}; {compression} has the levels {lowest} to {highest}"
+        )
+    return level
+
+
+def compressor(compression: Compression, level: int | None = None) -> Compressor:
+    """Return a stream that compresses.
+
+    Parameters
+    ----------
+    compression : {"gzip", "deflate", "bzip2", "zstd", "snappy", "lz4"}
+        What to compress with.
+    level : int, optional
+        gzip and deflate: 0 to 9 (6); bzip2: 1 to 9 (9); zstd: 1 to 22 (3); the others: none.
+
+    Raises
+    ------
+    OptionError
+        A level that this compression does not have.
+    """
+    level = check_level(compression, level)
+    if compression == "gzip":
+        return _Pieces(_PIECE_BYTES, _Gzip(cast("int", level)))
+    if compression == "deflate":
+        return _Pieces(_PIECE_BYTES, zlib.compressobj(cast("int", level)))
+    if compression == "bzip2":
+        return _Pieces(_PIECE_BYTES, bz2.BZ2Compressor(cast("int", level)))
+    if compression == "zstd":
+        codec = pa.Codec("zstd", compression_level=level)
+        frame = _Independent(lambda piece: codec.compress(piece, asbytes=True))
+        return _Pieces(_ZSTD_FRAME_BYTES, frame, empty=True)
+    chunk_bytes = _SNAPPY_CHUNK_BYTES if compression == "snappy" else _LZ4_CHUNK_BYTES
+    raw = pa.Codec("snappy" if compression == "snappy" else "lz4_raw")
+
+    def block(piece: memoryview | bytes) -> bytes:
+        data = raw.compress(piece, asbytes=True)
+        return struct.pack(">II", len(piece), len(data)) + cast("bytes", data)
+
+    return _Pieces(chunk_bytes, _Independent(block))
+
+
+class _Sink(Protocol):
+    def compress(self, piece: memoryview, /) -> bytes: ...
+    def flush(self) -> bytes: ...
+
+
+class _Pieces:
+    """Hands bytes on in pieces of one size, the last one shorter, however they come in.
+
+    With `empty` a stream of no bytes is handed on as one empty piece.
+    """
+
+    def __init__(self, piece_bytes: int, sink: _Sink, *, empty: bool = False) -> None:
+        self._piece_bytes = piece_bytes
+        self._sink = sink
+        self._waiting = bytearray()
+        self._empty = empty
+
+    def compress(self, data: bytes | memoryview | pa.Buffer) -> bytes:
+        view = memoryview(data).cast("B")
+        size, at, ready = self._piece_bytes, 0, []
+        if self._waiting:
+            at = min(size - len(self._waiting), len(view))
+            self._waiting += view[:at]
+            if len(self._waiting) < size:
+                return b""
+            ready.append(self._sink.compress(memoryview(self._waiting)))
+            self._waiting = bytearray()
+            self._empty = False
+        while at + size <= len(view):
+            ready.append(self._sink.compress(view[at : at + size]))
+            at += size
+            self._empty = False
+        self._waiting += view[at:]
+        return b"".join(ready)
+
+    def flush(self) -> bytes:
+        last = b""
+        if self._waiting or self._empty:
+            last = self._sink.compress(memoryview(self._waiting))
+            self._waiting = bytearray()
+            self._empty = False
+        return last + self._sink.flush()
+
+
+class _Independent:
+    """Compresses every piece by itself."""
+
+    def __init__(self, compress: Callable[[memoryview], bytes]) -> None:
+        self.compress = compress
+
+    def flush(self) -> bytes:
+        return b""
+
+
+class _Gzip:
+    """One gzip member (RFC 1952) whose header is the same on every machine, unlike zlib's own."""
+
+    def __init__(self, level: int) -> None:
+        # No flags, no time, no hint, operating system unknown.
+        self._head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+        self._raw = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        self._crc = 0
+        self._size = 0
+
+    def compress(self, piece: memoryview) -> bytes:
+        self._crc = zlib.crc32(piece, self._crc)
+        self._size += len(piece)
+        head, self._head = self._head, b""
+        return head + self._raw.compress(piece)
+
+    def flush(self) -> bytes:
+        head, self._head = self._head, b""
+        return head + self._raw.flush() + struct.pack("<II", self._crc, self._size & 0xFFFFFFFF)

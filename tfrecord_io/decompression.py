@@ -1,0 +1,359 @@
+"""Decompressing streams: from a source that is read in steps to bytes that are read in steps.
+
+Invariants, whatever the input holds:
+
+- `Decompressor.read` returns no more bytes than it was asked for, and no more than the size asked
+  for plus about 1 MiB of input is held. No length in the input is trusted for an allocation.
+- Members (gzip, zlib, bzip2), frames (zstd) and blocks (snappy, lz4) one behind the other are read
+  as one stream, empty ones in the middle too.
+- Behind the last of them nothing may stand, except zero bytes behind gzip's, with which tapes and
+  block devices pad and which gzip(1) ignores too. Everything else, and an early end, is a
+  `CompressionError`.
+- A source of no bytes at all is an empty stream.
+
+zstd frames are walked here block by block, though pyarrow could read on over their ends: its stream
+stops for good at an empty frame and would lose what stands behind it.
+"""
+
+from __future__ import annotations
+
+import bz2
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tfrecord_io.compression import Compression
+from tfrecord_io.errors import CompressionError
+
+_STEP_BYTES = 1024 * 1024
+
+# An LZ4 frame header (version 1, independent blocks of at most 4 MiB, no checksums, no sizes) for
+# wrapping raw blocks.
+_LZ4_FRAME_HEAD = bytes.fromhex("04224d18607073")
+_LZ4_MAX_CHUNK_BYTES = 4 * 1024 * 1024
+
+# Hadoop makes chunks of at most its buffer's size, 256 KiB unless it was configured.
+_MAX_CHUNK_BYTES = 64 * 1024 * 1024
+
+
+class Source(Protocol):
+    """What compressed bytes are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at least one and at most `size` bytes, or none at the end."""
+
+
+class Decompressor(Protocol):
+    """A stream of decompressed bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return at least one and at most `size` bytes, or none at the end.
+
+        Raises
+        ------
+        CompressionError
+            The compressed bytes are damaged, end early, or go on behind the end.
+        """
+
+
+def decompressor(compression: Compression, source: Source) -> Decompressor:
+    """Return a stream of what `source` holds compressed.
+
+    Parameters
+    ----------
+    compression : {"gzip", "deflate", "bzip2", "zstd", "snappy", "lz4"}
+        What it is compressed with.
+    source : Source
+        The compressed bytes, read from where it stands.
+    """
+    taking = _Input(source, compression)
+    if compression == "gzip":
+        return _Members(taking, lambda: zlib.decompressobj(zlib.MAX_WBITS | 16), padded=True)
+    if compression == "deflate":
+        return _Members(taking, zlib.decompressobj)
+    if compression == "bzip2":
+        return _Members(taking, _Bzip2Member)
+    if compression == "zstd":
+        return _ZstdFrames(taking)
+    return _HadoopBlocks(taking, _snappy_chunk if compression == "snappy" else _lz4_chunk)
+
+
+class _Input:
+    """The source with a place, exact reads and errors."""
+
+    def __init__(self, source: Source, compression: Compression) -> None:
+        self._source = source
+        self._compression = compression
+        self._pending: memoryview = memoryview(b"")
+        self.offset = 0
+
+    def some(self, size: int = _STEP_BYTES) -> memoryview:
+        """Return 1 to `size` bytes, or none at the end."""
+        if not self._pending:
+            self._pending = memoryview(self._source.read(_STEP_BYTES))
+        taken = self._pending[:size]
+        self._pending = self._pending[size:]
+        self.offset += len(taken)
+        return taken
+
+    def exactly(self, size: int, *, or_end: bool = False) -> bytes:
+        """Return `size` bytes; at the end of the source none if `or_end` allows it."""
+        taken = self.some(size)
+        if len(taken) == size:
+            return bytes(taken)
+        if not taken and or_end:
+            return b""
+        gathered = bytearray(taken)
+        while len(gathered) < size:
+            taken = self.some(size - len(gathered))
+            if not taken:
+                raise self.truncated()
+            gathered += taken
+        return bytes(gathered)
+
+    def truncated(self) -> CompressionError:
+        return CompressionError(
+            f"the {self._compression} stream ends early, after {self.offset} compressed bytes; "
+            "the file is incomplete: write or copy it again"
+        )
+
+    def damaged(self, why: object) -> CompressionError:
+        return CompressionError(
+            f"the {self._compression} stream is damaged near compressed byte {self.offset}: {why}"
+        )
+
+
+class _Member(Protocol):
+    """What zlib and bz2 give: one member."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: Any, max_length: int, /) -> bytes: ...
+
+
+class _Bzip2Member:
+    """bz2's decompressor, which keeps its input, in the clothes of zlib's, which gives it back."""
+
+    unconsumed_tail = b""
+
+    def __init__(self) -> None:
+        self._member = bz2.BZ2Decompressor()
+
+    @property
+    def eof(self) -> bool:
+        return self._member.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._member.unused_data
+
+    def decompress(self, data: Any, max_length: int, /) -> bytes:
+        return self._member.decompress(data, max_length)
+
+
+class _Members:
+    """Members of the standard library's formats, one behind the other."""
+
+    def __init__(
+        self, taking: _Input, make: Callable[[], _Member], *, padded: bool = False
+    ) -> None:
+        self._taking = taking
+        self._make = make
+        self._padded = padded
+        self._member: _Member | None = None
+        self._data: memoryview | bytes = b""
+        self._count = 0
+
+    def read(self, size: int, /) -> bytes:
+        while self._member is not None or self._begin():
+            if out := self._step(size):
+                return out
+        return b""
+
+    def _begin(self) -> bool:
+        """Start the next member, if there is one."""
+        data = bytes(self._data) or bytes(self._taking.some())
+        while self._padded and self._count and data and not (data := data.lstrip(b"\0")):
+            data = bytes(self._taking.some())
+        self._data = data
+        if data:
+            self._member = self._make()
+            self._count += 1
+        return bool(data)
+
+    def _step(self, size: int) -> bytes:
+        member = self._member
+        if member is None:
+            return b""
+        try:
+            out = member.decompress(self._data, size)
+        except (zlib.error, OSError, ValueError) as error:
+            # Both libraries raise for damage only; the source is read elsewhere.
+            why = f"{error} (in member {self._count}; nothing else may stand behind a member)"
+            raise self._taking.damaged(why if self._count > 1 else error) from error
+        if member.eof:
+            self._data = member.unused_data
+            self._member = None
+        else:
+            self._data = member.unconsumed_tail
+            if not out and not self._data:
+                self._data = self._taking.some()
+                if not self._data:
+                    raise self._taking.truncated()
+        return out
+
+
+class _ZstdFrames:
+    """zstd frames (RFC 8878), one behind the other; skippable frames are skipped."""
+
+    def __init__(self, taking: _Input) -> None:
+        self._taking = taking
+        self._stream: pa.CompressedInputStream | None = None
+
+    def read(self, size: int, /) -> bytes:
+        while self._stream is not None or self._begin():
+            try:
+                out: bytes = self._stream.read(size)  # type: ignore[union-attr]
+            except CompressionError:
+                raise
+            except (pa.ArrowException, OSError) as error:
+                if isinstance(error, OSError) and error.errno is not None:
+                    raise
+                raise self._taking.damaged(error) from error
+            if out:
+                return out
+            self._stream = None
+        return b""
+
+    def _begin(self) -> bool:
+        while magic := self._taking.exactly(4, or_end=True):
+            if magic == b"\x28\xb5\x2f\xfd":
+                frame = pa.PythonFile(_ZstdFrame(self._taking), mode="r")
+                self._stream = pa.CompressedInputStream(frame, "zstd")
+                return True
+            if magic[1:] != b"\x2a\x4d\x18" or magic[0] & 0xF0 != 0x50:
+                raise self._taking.damaged("no zstd frame begins here")
+            left = int.from_bytes(self._taking.exactly(4), "little")
+            while left:
+                skipped = self._taking.some(left)
+                if not skipped:
+                    raise self._taking.truncated()
+                left -= len(skipped)
+        return False
+
+
+class _ZstdFrame:
+    """The bytes of one frame, from its magic number to its end, as a file."""
+
+    closed = False
+
+    def __init__(self, taking: _Input) -> None:
+        self._taking = taking
+        head = taking.exactly(1)
+        descriptor = head[0]
+        single_segment = descriptor >> 5 & 1
+        rest = (
+            (1 - single_segment)
+            + (0, 1, 2, 4)[descriptor & 3]
+            + (single_segment, 2, 4, 8)[descriptor >> 6]
+        )
+        self._checksum_bytes = 4 * (descriptor >> 2 & 1)
+        self._ready: bytes = b"\x28\xb5\x2f\xfd" + head + taking.exactly(rest)
+        self._block_bytes = 0
+        self._is_last = False
+
+    def read(self, size: int) -> bytes:
+        if not self._ready and not self._block_bytes and not self._is_last:
+            self._next_block()
+        if self._ready:
+            out, self._ready = self._ready[:size], self._ready[size:]
+        else:
+            out = bytes(self._taking.some(min(size, self._block_bytes)))
+            if not out and self._block_bytes:
+                raise self._taking.truncated()
+            self._block_bytes -= len(out)
+        return out
+
+    def _next_block(self) -> None:
+        self._ready = self._taking.exactly(3)
+        header = int.from_bytes(self._ready, "little")
+        self._is_last = bool(header & 1)
+        kind = header >> 1 & 3
+        # A run-length block holds one byte, whatever its size says.
+        self._block_bytes = 1 if kind == 1 else header >> 3
+        if self._is_last:
+            self._block_bytes += self._checksum_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class _HadoopBlocks:
+    """Hadoop's block framing, as its BlockDecompressorStream reads it."""
+
+    def __init__(self, taking: _Input, chunk: Callable[[bytes, int], bytes]) -> None:
+        self._taking = taking
+        self._chunk = chunk
+        self._left = 0
+        self._ready: memoryview = memoryview(b"")
+
+    def read(self, size: int, /) -> bytes:
+        while not self._ready:
+            if not self._left:
+                header = self._taking.exactly(4, or_end=True)
+                if not header:
+                    return b""
+                self._left = int.from_bytes(header, "big")
+                continue
+            (compressed_bytes,) = struct.unpack(">I", self._taking.exactly(4))
+            if compressed_bytes > _MAX_CHUNK_BYTES:
+                raise self._taking.damaged(
+                    f"a chunk claims {compressed_bytes} compressed bytes, too many for one"
+                )
+            data = self._taking.exactly(compressed_bytes)
+            try:
+                out = self._chunk(data, min(self._left, _MAX_CHUNK_BYTES))
+            except (pa.ArrowException, OSError, ValueError) as error:
+                raise self._taking.damaged(error) from error
+            self._left -= len(out)
+            self._ready = memoryview(out)
+        out, self._ready = bytes(self._ready[:size]), self._ready[size:]
+        return out
+
+
+def _snappy_chunk(data: bytes, limit: int) -> bytes:
+    size = shift = 0
+    for byte in data[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    # An element of 3 bytes gives at most 64.
+    if not 0 < size <= min(limit, 22 * len(data)):
+        raise ValueError(f"a chunk claims {size} bytes where its block has {limit} left")
+    return pa.Codec("snappy").decompress(data, size, asbytes=True)  # type: ignore[no-any-return]
+
+
+def _lz4_chunk(data: bytes, limit: int) -> bytes:
+    # Raw LZ4 does not tell its size and pyarrow's raw codec not how much it wrote, but the frame
+    # format's reader does.
+    frame = _LZ4_FRAME_HEAD + struct.pack("<I", len(data)) + data + bytes(4)
+    out: bytes = pa.CompressedInputStream(pa.py_buffer(frame), "lz4").read(
+        min(limit, _LZ4_MAX_CHUNK_BYTES) + 1
+    )
+    if not 0 < len(out) <= limit:
+        raise ValueError(f"a chunk holds {len(out)} bytes where its block has {limit} left")
+    return out
