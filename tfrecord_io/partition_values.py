@@ -1,0 +1,321 @@
+"""Partition values as the text of folder names, and back.
+
+The text of each type is Spark's (``Cast`` to string; Java's ``Double.toString``), and so are the
+rules by which text without a schema gets a type (``PartitioningUtils.scala`` of Apache Spark).
+Strings and arrays alone, no I/O; the grammar of folders is in `tfrecord_io.layout`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.errors import LayoutError
+
+_INT = re.compile(r"[+-]?[0-9]+")
+#: What java.lang.Double.parseDouble takes (its hexadecimal form left out).
+_JAVA_DOUBLE = re.compile(
+    r"\s*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\s*",
+    re.ASCII,
+)
+_BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIMESTAMP = re.compile(
+    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}) (?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:\.(?P<fraction>[0-9]{1,9}))?"
+)
+#: Spark's DecimalType ends here.
+_MAX_PRECISION = 38
+
+#: Digits of a float are written plainly from 10**-3 up to 10**7, as java.lang.Double.toString says.
+_PLAIN_EXPONENTS = range(-3, 7)
+
+
+def value_texts(name: str, values: pa.Array) -> list[str | None]:
+    """Return the text that Spark gives each value of a partition column; null stays None.
+
+    Raises
+    ------
+    LayoutError
+        The type has no such text, or a value is not valid UTF-8 or outside the years 1 to 9999.
+    """
+    t = values.type
+    if pat.is_dictionary(t):
+        return value_texts(name, values.dictionary_decode())
+    if pat.is_null(t):
+        return [None] * len(values)
+    if pat.is_boolean(t) or pat.is_integer(t):
+        return list(pc.cast(values, pa.string()).to_pylist())
+    if pat.is_floating(t):
+        narrow = values if pat.is_float64(t) else values.cast(pa.float32())
+        return [None if v is None else _java_float(v) for v in narrow.cast(pa.string()).to_pylist()]
+    if pat.is_decimal(t):
+        return [None if v is None else f"{v:f}" for v in values.to_pylist()]
+    if pat.is_date(t):
+        return [
+            _checked_day(name, v) for v in values.cast(pa.date32()).cast(pa.string()).to_pylist()
+        ]
+    if pat.is_timestamp(t):
+        # The stored integers count in UTC whatever the zone.
+        naive = values.cast(pa.int64()).cast(pa.timestamp(t.unit)).cast(pa.string()).to_pylist()
+        return [_trim_zeros(_checked_day(name, v)) for v in naive]
+    if _is_text(t):
+        return _utf8_texts(name, values)
+    raise LayoutError(
+        f"partition column {name!r} is of type {t}, and only numbers, booleans, dates, timestamps, "
+        "text and bytes can "
+        "name a folder",
+        feature=name,
+    )
+
+
+def _is_text(t: pa.DataType) -> bool:
+    return bool(
+        pat.is_string(t)
+        or pat.is_large_string(t)
+        or pat.is_string_view(t)
+        or pat.is_binary(t)
+        or pat.is_large_binary(t)
+        or pat.is_binary_view(t)
+        or pat.is_fixed_size_binary(t)
+    )
+
+
+def _utf8_texts(name: str, values: pa.Array) -> list[str | None]:
+    try:
+        found = values.to_pylist()
+        return [v.decode("utf-8") if isinstance(v, bytes) else v for v in found]
+    except UnicodeDecodeError as error:
+        raise LayoutError(
+            f"partition column {name!r} has bytes that are not valid UTF-8: {error.object!r}",
+            feature=name,
+        ) from error
+
+
+def _checked_day(name: str, text: str | None) -> str | None:
+    if text is not None and (not _DATE.fullmatch(text[:10]) or text.startswith("0000")):
+        raise LayoutError(
+            f"partition column {name!r} has the date {text}, outside the years 1 to 9999",
+            feature=name,
+        )
+    return text
+
+
+def _trim_zeros(text: str | None) -> str | None:
+    if text is None or "." not in text:
+        return text
+    return text.rstrip("0").rstrip(".")
+
+
+def _java_float(shortest: str) -> str:
+    """Return ``Double.toString`` of the number that these shortest digits name."""
+    if shortest.lower() == "nan":
+        return "NaN"
+    sign, unsigned = ("-", shortest[1:]) if shortest.startswith("-") else ("", shortest)
+    if unsigned.lower() == "inf":
+        return f"{sign}Infinity"
+    _, digit_tuple, scale = Decimal(unsigned).as_tuple()
+    digits = "".join(map(str, digit_tuple)).lstrip("0")
+    if not digits:
+        return f"{sign}0.0"
+    exponent = len(digits) - 1 + int(scale)
+    digits = digits.rstrip("0")
+    if exponent not in _PLAIN_EXPONENTS:
+        return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+    if exponent < 0:
+        return f"{sign}0.{'0' * (-exponent - 1)}{digits}"
+    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+    return f"{sign}{whole}.{digits[exponent + 1 :] or '0'}"
+
+
+# --- text to values -------------------------------------------------------------------------------
+
+
+def infer_partition_types(columns: Mapping[str, Iterable[str | None]]) -> dict[str, pa.DataType]:
+    """Return the type of each partition column by the rules of Spark's own file sources.
+
+    Parameters
+    ----------
+    columns : mapping of str to iterable of (str or None)
+        The decoded values of each column's folders, None for null.
+
+    Returns
+    -------
+    dict of str to pyarrow.DataType
+        ``int32``, ``int64``, ``decimal128(n, 0)`` for larger whole numbers, ``float64``,
+        ``date32``, ``timestamp`` (without a zone: the text has none), else ``string``; of nulls
+        alone ``null``, as in Spark 3 and later.
+
+    Notes
+    -----
+    ``PartitioningUtils.inferPartitionColumnValue`` and ``findWiderTypeForPartitionColumn``: whole
+    numbers widen among themselves, int32 widens to float64, dates to timestamps, and everything
+    else that disagrees becomes ``string``.
+    """
+    return {
+        name: reduce(_wider, map(_infer_one, {*values}), pa.null())
+        for name, values in columns.items()
+    }
+
+
+def _infer_one(text: str | None) -> pa.DataType:
+    if text is None:
+        return pa.null()
+    if _INT.fullmatch(text):
+        number = int(text) if len(text) <= 2 * _MAX_PRECISION else None
+        if number is not None and -(2**31) <= number < 2**31:
+            return pa.int32()
+        if number is not None and -(2**63) <= number < 2**63:
+            return pa.int64()
+    return _infer_decimal(text) or _infer_fraction(text) or _infer_time(text) or pa.string()
+
+
+def _infer_decimal(text: str) -> pa.DataType | None:
+    # What java.math.BigDecimal takes and gives a scale of at most 0.
+    if not _BIG_DECIMAL.fullmatch(text):
+        return None
+    try:
+        _, digits, exponent = Decimal(text).as_tuple()
+    except InvalidOperation:
+        return None
+    if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_PRECISION:
+        return None
+    precision = len("".join(map(str, digits)).lstrip("0") or "0") + exponent
+    return pa.decimal128(precision, 0) if precision <= _MAX_PRECISION else None
+
+
+def _infer_fraction(text: str) -> pa.DataType | None:
+    return pa.float64() if _JAVA_DOUBLE.fullmatch(text) else None
+
+
+def _infer_time(text: str) -> pa.DataType | None:
+    match = _TIMESTAMP.fullmatch(text)
+    try:
+        if match:
+            datetime.fromisoformat(f"{match['day']} {match['time']}")
+            return pa.timestamp("ns" if len(match["fraction"] or "") > 6 else "us")
+        if _DATE.fullmatch(text):
+            date.fromisoformat(text)
+            return pa.date32()
+    except ValueError:
+        return None
+    return None
+
+
+def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    if a == b or pat.is_null(b):
+        return a
+    if pat.is_null(a):
+        return b
+    if _whole_digits(a) and _whole_digits(b):
+        digits = max(_whole_digits(a), _whole_digits(b))
+        is_decimal = pat.is_decimal(a) or pat.is_decimal(b)
+        return pa.decimal128(digits, 0) if is_decimal else pa.int64()
+    if {a, b} == {pa.int32(), pa.float64()}:
+        return pa.float64()
+    if (pat.is_timestamp(a) or pat.is_date(a)) and (pat.is_timestamp(b) or pat.is_date(b)):
+        return pa.timestamp("ns" if pa.timestamp("ns") in (a, b) else "us")
+    return pa.string()
+
+
+def _whole_digits(t: pa.DataType) -> int:
+    """Return Spark's precision of a whole-number type (``DecimalType.forType``), else 0."""
+    if pat.is_decimal(t):
+        return int(t.precision)
+    return {pa.int32(): 10, pa.int64(): 20}.get(t, 0)
+
+
+def cast_partition_values(name: str, texts: Sequence[str | None], t: pa.DataType) -> pa.Array:
+    """Return the values of a partition column's folders as an array of a given type.
+
+    Parameters
+    ----------
+    name : str
+        The column's name, for errors.
+    texts : sequence of (str or None)
+        Decoded values, None for null. ``01`` is 1; a timestamp with a zone is read as UTC.
+    t : pyarrow.DataType
+        From a user's schema, a manifest or `infer_partition_types`.
+
+    Raises
+    ------
+    LayoutError
+        A text that is no value of the type, or a type that partition columns cannot have.
+    """
+    for text in texts:
+        if text is not None:
+            _check_text(name, text, t)
+    try:
+        return _cast_texts(name, texts, t)
+    except LayoutError:
+        raise
+    except (pa.ArrowInvalid, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
+        raise LayoutError(
+            f"a folder's value of partition column {name!r} is not of type {t}: {error}",
+            feature=name,
+        ) from error
+
+
+def _value_type(t: pa.DataType) -> pa.DataType:
+    return t.value_type if pat.is_dictionary(t) else t
+
+
+def _check_text(name: str, text: str, t: pa.DataType) -> None:
+    t = _value_type(t)
+    patterns = {
+        pat.is_integer: _INT,
+        pat.is_boolean: re.compile("true|false", re.IGNORECASE),
+        pat.is_date: _DATE,
+        pat.is_null: re.compile("(?!)"),
+    }
+    for is_kind, pattern in patterns.items():
+        if is_kind(t) and not pattern.fullmatch(text):
+            raise LayoutError(
+                f"the folder value {text!r} of partition column {name!r} is not of type {t}; give "
+                "the column another "
+                "type in the schema",
+                feature=name,
+            )
+
+
+def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType) -> pa.Array:
+    if pat.is_dictionary(t):
+        return _cast_texts(name, texts, t.value_type).dictionary_encode().cast(t)
+    if pat.is_null(t):
+        return pa.nulls(len(texts))
+    if _is_text(t):
+        return pa.array(texts, pa.large_string()).cast(pa.large_binary()).cast(t)
+    if pat.is_boolean(t):
+        return pa.array([None if x is None else x.lower() == "true" for x in texts], t)
+    if pat.is_integer(t):
+        return pa.array([None if x is None else int(x) for x in texts], t)
+    if pat.is_floating(t):
+        wide = pa.array([None if x is None else _parse_double(x) for x in texts], pa.float64())
+        narrow = wide.cast(t)
+        if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(wide))).as_py():
+            raise LayoutError(
+                f"a folder's value of partition column {name!r} is beyond {t}", feature=name
+            )
+        return narrow
+    if pat.is_decimal(t):
+        return pa.array([None if x is None else Decimal(x) for x in texts], t)
+    if pat.is_date(t):
+        return pa.array(
+            [None if x is None else date.fromisoformat(x) for x in texts], pa.date32()
+        ).cast(t)
+    if pat.is_timestamp(t):
+        naive = pa.array([None if x is None else x.removesuffix("Z") for x in texts], pa.string())
+        stamps = naive.cast(pa.timestamp(t.unit))
+        return stamps if t.tz is None else stamps.cast(pa.int64()).cast(t)
+    raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
+
+
+def _parse_double(text: str) -> float:
+    return float(text.strip().rstrip("fFdD") if _JAVA_DOUBLE.fullmatch(text) else text)
