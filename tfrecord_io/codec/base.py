@@ -40,10 +40,12 @@ What decoding means, for each column of the schema and each record
 - ByteArray: the payload is the value of the schema's one column (binary, string or a view of them);
   a schema without columns gives rows without columns.
 
-What a batch is --------------- A batch is full with ``batch_rows`` rows, and when the next whole
-frame has a good header but its payload would take the batch's payloads over ``batch_bytes`` (or
-over 2**31 - 1, where Arrow's binary arrays end): that frame is left, its payload not looked at. A
-first record is taken whatever its size. A full batch stays full until `BatchDecoder.flush`.
+What a batch is
+---------------
+A batch is full with ``batch_rows`` rows, and when the next whole frame has a good header but its
+payload would take the batch's payloads over ``batch_bytes`` (or over 2**31 - 1, where Arrow's
+binary arrays end): that frame is left, its payload not looked at. A first record is taken whatever
+its size. A full batch stays full until `BatchDecoder.flush`.
 
 What observing means
 --------------------
@@ -150,7 +152,7 @@ class BatchDecoder(Cursor, Protocol):
         """
 
     def row_place(self, row: int) -> tuple[int, int]:
-        """Return (offset, record) of a row of the batch that `flush` gave last, or failed to give."""
+        """Return (offset, record) of a row of the batch that `flush` last gave, or failed to give."""
 
 
 class Observer(Cursor, Protocol):
@@ -203,8 +205,10 @@ class Codec(Protocol):
         """Return an observer that starts at this place of a file."""
 
     def encoder(self, schema: pa.Schema, record_type: str) -> BatchEncoder:
-        """Return an encoder of batches of `schema` (wire types; list may also be large_list or fixed_size_list, and
-        leaves of bytes may be large)."""
+        """Return an encoder of batches of `schema`.
+
+        Wire types; a list may also be a large_list or a fixed_size_list, and bytes may be large.
+        """
 
     def frames(
         self,
@@ -216,7 +220,9 @@ class Codec(Protocol):
         check_payload: bool = False,
         max_record_bytes: int = 2**31 - 1,
     ) -> tuple[int, pa.UInt64Array]:
-        """Hop over the whole frames of ``data[start:]``, of which the first is at `offset` of its file.
+        """Hop over the whole frames of ``data[start:]``.
+
+        `offset` and `record` are the place of the first of them in its file.
 
         Returns
         -------
@@ -232,7 +238,7 @@ class Codec(Protocol):
         """
 
     def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
-        """Return the first position from `start` on at which a whole frame with two fitting CRCs stands, or None.
+        """Return the first position from `start` on where a whole frame with two fitting CRCs is.
 
-        The position counts from the start of `data`, as `start` does.
+        The position counts from the start of `data`, as `start` does; None if there is none.
         """
