@@ -10,8 +10,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 
 def _messages() -> dict[str, Any]:
-    """tf.train's messages in a package of their own, from the published example.proto and
-    feature.proto.""" file = descriptor_pb2.FileDescriptorProto(
+    """tf.train's messages in a package of their own, from the published .proto files."""
+    file = descriptor_pb2.FileDescriptorProto(
         name="tests/frames.proto", package="tests_frames", syntax="proto3"
     )
     scalar = descriptor_pb2.FieldDescriptorProto
