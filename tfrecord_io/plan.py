@@ -1,0 +1,308 @@
+"""What crosses processes: small, frozen, picklable dataclasses and nothing that does work.
+
+A driver makes a job (or a scan), pickles it to workers, and gets commits (or batches) back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tfrecord_io.errors import OptionError
+from tfrecord_io.options import (
+    CodecName,
+    DecodeOptions,
+    Float64Mode,
+    Limits,
+    OnCorrupt,
+    RecordType,
+    SaveMode,
+    choice,
+)
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteJob:
+    """One write of a data set; `tfrecord_io.write.plan_write` makes it.
+
+    Attributes
+    ----------
+    url : str
+        The target as the caller named it; `tfrecord_io.storage.open_storage` opens it.
+    storage_options : mapping
+        For the file system; never shown in a repr.
+    job_id : str
+        Names the job's staging folder.
+    mode : {"error", "overwrite", "append", "ignore", "overwrite_partitions"}
+        What becomes of data that are there.
+    skip : bool
+        The mode is "ignore" and there are data: nothing is to be written.
+    schema : pyarrow.Schema
+        All columns, those in the records first and then the partition columns, in normal form.
+    partition_by : tuple of str
+        The partition columns, in the order of the folders.
+    file_format, record_type, compression, compression_level, max_records_per_file, float64, codec
+        See `tfrecord_io.write.plan_write`.
+    empty_partition : {"error", "null"}
+        See `tfrecord_io.layout.format_segments`.
+    """
+
+    url: str
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    job_id: str
+    mode: SaveMode
+    skip: bool
+    schema: pa.Schema
+    partition_by: tuple[str, ...]
+    file_format: str
+    record_type: RecordType
+    compression: str | None
+    compression_level: int | None
+    max_records_per_file: int | None
+    float64: Float64Mode
+    codec: CodecName
+    empty_partition: str
+
+    @property
+    def data_schema(self) -> pa.Schema:
+        """The columns that stand in the records."""
+        return pa.schema([f for f in self.schema if f.name not in self.partition_by])
+
+    @property
+    def partition_schema(self) -> pa.Schema:
+        """The columns that stand in the folders, in their order."""
+        return pa.schema([self.schema.field(name) for name in self.partition_by])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """A part file that is whole and durable, and not visible yet.
+
+    Attributes
+    ----------
+    staged : str
+        Its path relative to the job's staging folder.
+    folder : str
+        The partition folder it belongs in, relative to the data set; empty without partitions.
+    file_index : int
+        Its number among the task's files of that folder.
+    extension : str
+        What its name ends in, such as ``.tfrecord.gz``.
+    bytes, rows, marks
+        See `tfrecord_io.manifest.ManifestFile`.
+    """
+
+    staged: str
+    folder: str
+    file_index: int
+    extension: str
+    bytes: int
+    rows: int
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCommit:
+    """What one attempt at a task staged; only what the driver's commit is given gets published.
+
+    Attributes
+    ----------
+    task_index : int
+        The task, 0-based.
+    files : tuple of StagedFile
+        Sorted by folder and file index.
+    inexact_columns : tuple of str
+        Columns whose values were narrowed to float32, sorted.
+    """
+
+    task_index: int
+    files: tuple[StagedFile, ...]
+    inexact_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """What a job published.
+
+    Attributes
+    ----------
+    files, rows, bytes : int
+        Part files, their rows, and their length in bytes.
+    """
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanResult:
+    """What `tfrecord_io.commit.clean` did, or would do.
+
+    Attributes
+    ----------
+    finished : tuple of str
+        Jobs whose commit was decided and not carried out: finished now.
+    removed : tuple of str
+        Jobs that left staged files behind: removed.
+    running : tuple of str
+        Jobs that run, or may run on another machine: left alone.
+    """
+
+    finished: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+#: Rows of one batch, unless the caller says another number.
+DEFAULT_BATCH_ROWS = DecodeOptions().batch_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanOptions:
+    """How files are read.
+
+    Attributes
+    ----------
+    record_type : {"Example", "SequenceExample", "ByteArray"}
+        What a payload is.
+    compression : str or None
+        Of all files; "infer" looks at each.
+    on_corrupt : {"raise", "skip_record", "skip_file"}
+        What becomes of damaged files, see `tfrecord_io.scan`.
+    batch_rows : int
+        Most rows of one batch.
+    limits : Limits
+        See `tfrecord_io.options.Limits`.
+    memory_map : bool
+        Whether plain local files are mapped into memory instead of read.
+    codec : {"auto", "native", "reference"}
+        See `tfrecord_io.codec.get_codec`.
+    """
+
+    record_type: RecordType = "Example"
+    compression: str | None = "infer"
+    on_corrupt: OnCorrupt = "raise"
+    batch_rows: int = DEFAULT_BATCH_ROWS
+    limits: Limits = field(default_factory=Limits)
+    memory_map: bool = True
+    codec: CodecName = "auto"
+
+    def __post_init__(self) -> None:
+        choice("on_corrupt", self.on_corrupt, OnCorrupt)
+        choice("codec", self.codec, CodecName)
+        if not isinstance(self.limits, Limits):
+            raise OptionError(f"limits is {self.limits!r}; it must be a tfrecord_io Limits")
+        self.decode_options()
+
+    def decode_options(self) -> DecodeOptions:
+        """Return what the codec has to know of them."""
+        return DecodeOptions(
+            record_type=self.record_type, batch_rows=self.batch_rows, limits=self.limits
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanFile:
+    """A file to read.
+
+    Attributes
+    ----------
+    location : int
+        Index in `ScanPlan.locations` of the URL through which it was found.
+    path : str
+        Its path in the storage of that URL.
+    url : str
+        How messages and the path column name it: without credentials.
+    size : int
+        Its length in bytes.
+    version : str
+        A token that changes when the file is replaced or written to.
+    partition : tuple of pyarrow.Scalar
+        The values of the partition columns, in their order.
+    rows : int or None
+        Its records, if a manifest that still describes it says so.
+    marks : tuple of (int, int)
+        (offset, record) of records at which it can be split; see `tfrecord_io.manifest`.
+    """
+
+    location: int
+    path: str
+    url: str
+    size: int
+    version: str
+    partition: tuple[pa.Scalar, ...] = ()
+    rows: int | None = None
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """The run of records of one file that one task reads.
+
+    Attributes
+    ----------
+    file : ScanFile
+        The file.
+    start, end : int
+        Where the first record starts, and where the one behind the last starts; None for the end of
+        the file.
+    record : int
+        Index in the file of the first record.
+    rows : int or None
+        How many records, if that is known.
+    """
+
+    file: ScanFile
+    start: int = 0
+    end: int | None = None
+    record: int = 0
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanPlan:
+    """One read of a data set; `tfrecord_io.read.plan_scan` makes it.
+
+    Attributes
+    ----------
+    locations : tuple of str
+        The URLs that were given; `tfrecord_io.storage.open_storage` opens them.
+    storage_options : mapping
+        For the file system; never shown in a repr.
+    schema : pyarrow.Schema
+        Of the batches that come out.
+    file_schema : pyarrow.Schema
+        The columns that are read from the records, those that only the filter needs among them.
+    partition_schema : pyarrow.Schema
+        The partition columns, in the order of `ScanFile.partition`.
+    path_column : str or None
+        Name of the column that holds the file's URL.
+    filter : pyarrow.compute.Expression or None
+        Rows for which it is not true are left out.
+    options : ScanOptions
+        How files are read.
+    tasks : tuple of ScanTask
+        What there is to read, in the order of the files.
+    """
+
+    locations: tuple[str, ...]
+    storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    schema: pa.Schema
+    file_schema: pa.Schema
+    partition_schema: pa.Schema
+    path_column: str | None = None
+    filter: Any = None
+    options: ScanOptions
+    tasks: tuple[ScanTask, ...] = ()
+
+    def without_tasks(self) -> ScanPlan:
+        """Return the plan as each worker needs it beside its one task."""
+        return replace(self, tasks=())
