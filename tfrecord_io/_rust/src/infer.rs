@@ -1,0 +1,268 @@
+//! What is seen in records, for `tfrecord_io.infer`.
+//!
+//! Every payload is held to protobuf's rules. The fast walk confirms that a record shows nothing new; a record that does,
+//! or that is out of the ordinary, goes through the readable decoder, which takes the new things in.
+
+use arrow_buffer::Buffer;
+use hashbrown::HashMap;
+
+use crate::columns::for_each_varint;
+use crate::decode::{RecordType, parse};
+use crate::error::{Fault, FaultKind, Result};
+use crate::framing::{Cursor, HEADER, OVERHEAD};
+use crate::message::Values;
+use crate::walk::{Action, Kind, Sink, Span, Walker, for_each_bytes};
+
+/// Where something was seen first: offset and record.
+pub type Sighting = (u64, u64);
+
+/// What was seen under one name in one place.
+#[derive(Clone, Debug)]
+pub struct Feature {
+    pub name: String,
+    pub is_feature_list: bool,
+    pub first: Sighting,
+    pub is_single: bool,
+    pub is_utf8: bool,
+    /// Kinds seen with values, and kinds seen without any, in the order of first sight.
+    pub with_values: Vec<(Kind, Sighting)>,
+    pub empty: Vec<(Kind, Sighting)>,
+}
+
+/// Keys are UTF-8, or the record would have been refused.
+fn name_of(key: &[u8]) -> String {
+    String::from_utf8_lossy(key).into_owned()
+}
+
+impl Feature {
+    fn new(name: String, is_feature_list: bool, first: Sighting) -> Self {
+        Self {
+            name,
+            is_feature_list,
+            first,
+            is_single: true,
+            is_utf8: true,
+            with_values: Vec::new(),
+            empty: Vec::new(),
+        }
+    }
+
+    fn has(seen: &[(Kind, Sighting)], kind: Kind) -> bool {
+        seen.iter().any(|(held, _)| *held == kind)
+    }
+
+    /// Whether a list tells nothing new: well-formed, of a kind and a length seen before.
+    #[inline(always)]
+    fn knows(&self, kind: Kind, data: &[u8], list: Span) -> bool {
+        let mut count = 0usize;
+        let is_sound = match kind {
+            Kind::Bytes => for_each_bytes(data, list, |value| {
+                count += 1;
+                !self.is_utf8 || is_utf8(data, value)
+            }),
+            Kind::Float => {
+                count = (list.end - list.at) / 4;
+                (list.end - list.at) % 4 == 0
+            }
+            Kind::Int64 => for_each_varint(data, list, |_| {
+                count += 1;
+                true
+            }),
+        };
+        let seen = if count == 0 { &self.empty } else { &self.with_values };
+        is_sound && (count == 1 || !self.is_single) && Self::has(seen, kind)
+    }
+
+    fn take_in(&mut self, values: &Values<'_>, place: Sighting) {
+        let kind = match values {
+            Values::None => return,
+            Values::Bytes(values) => {
+                self.is_utf8 &= values.iter().all(|v| simdutf8::basic::from_utf8(v).is_ok());
+                Kind::Bytes
+            }
+            Values::Floats(_) => Kind::Float,
+            Values::Ints(_) => Kind::Int64,
+        };
+        self.is_single &= values.len() == 1;
+        let seen = if values.is_empty() { &mut self.empty } else { &mut self.with_values };
+        if !Self::has(seen, kind) {
+            seen.push((kind, place));
+        }
+    }
+}
+
+#[inline(always)]
+fn is_utf8(data: &[u8], value: Span) -> bool {
+    let length = value.end - value.at;
+    if length <= 16
+        && let Some(chunk) = data[value.at..].first_chunk::<16>()
+    {
+        // Of the bytes that belong to the value none has its top bit set: ASCII.
+        let tops = u128::from_le_bytes(*chunk) & 0x8080_8080_8080_8080_8080_8080_8080_8080;
+        if length == 0 || tops << (8 * (16 - length)) == 0 {
+            return true;
+        }
+    }
+    simdutf8::basic::from_utf8(&data[value.at..value.end]).is_ok()
+}
+
+/// Looks at frames.
+#[derive(Debug)]
+pub struct Observer {
+    pub cursor: Cursor,
+    pub records: u64,
+    pub features: Vec<Feature>,
+    by_name: HashMap<(bool, String), usize>,
+    record_type: RecordType,
+    max_features: usize,
+    walker: Walker,
+}
+
+/// Confirms what is known already.
+struct Known<'a>(&'a [Feature]);
+
+impl Sink for Known<'_> {
+    #[inline(always)]
+    fn single(&mut self, column: usize, kind: Kind, data: &[u8], value: Span) -> bool {
+        // The walk expects single values only of kinds that were seen with values.
+        match kind {
+            Kind::Bytes => !self.0[column].is_utf8 || is_utf8(data, value),
+            Kind::Float => value.end - value.at == 4,
+            Kind::Int64 => crate::columns::one_varint(data, value).is_some(),
+        }
+    }
+
+    #[inline(always)]
+    fn list(&mut self, column: usize, kind: Kind, data: &[u8], list: Span) -> bool {
+        self.0[column].knows(kind, data, list)
+    }
+
+    fn kindless(&mut self, _: usize) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn step(&mut self, column: usize, list: Option<(Kind, Span)>, data: &[u8]) -> bool {
+        list.is_none_or(|(kind, list)| self.0[column].knows(kind, data, list))
+    }
+
+    fn end_steps(&mut self, _: usize) -> bool {
+        true
+    }
+}
+
+impl Observer {
+    pub fn new(record_type: RecordType, max_features: usize, cursor: Cursor) -> Self {
+        Self {
+            cursor,
+            records: 0,
+            features: Vec::new(),
+            by_name: HashMap::new(),
+            record_type,
+            max_features,
+            walker: Walker::new(record_type == RecordType::SequenceExample, max_features, false),
+        }
+    }
+
+    /// Look at the whole frames of `buffer[start..]`; return the bytes consumed.
+    pub fn observe(&mut self, buffer: &Buffer, start: usize) -> Result<usize> {
+        let data = buffer.as_slice();
+        let mut pos = start;
+        self.cursor.begin();
+        while let Some(length) = self.cursor.next_length(data, pos)? {
+            let payload = self.cursor.payload(data, pos, length)?;
+            let at = pos + HEADER;
+            if self.record_type == RecordType::ByteArray {
+                self.observe_byte_array();
+            } else if !self.walker.walk(data, at, at + length, &mut Known(&self.features)) {
+                self.observe_message(payload)?;
+            }
+            self.records += 1;
+            self.cursor.advance(length);
+            pos += length + OVERHEAD;
+        }
+        Ok(pos - start)
+    }
+
+    /// Opaque bytes are binary whatever they hold.
+    fn observe_byte_array(&mut self) {
+        if self.features.is_empty() {
+            let first = (self.cursor.offset, self.cursor.record);
+            self.features.push(Feature {
+                is_utf8: false,
+                with_values: vec![(Kind::Bytes, first)],
+                ..Feature::new("byteArray".to_owned(), false, first)
+            });
+        }
+    }
+
+    #[cold]
+    fn observe_message(&mut self, payload: &[u8]) -> Result<()> {
+        let place = self.cursor.place();
+        let message = parse(payload, self.record_type, self.max_features, place)?;
+        crate::decode::refuse_feature_lists(payload, self.record_type, place)?;
+        let sighting = (self.cursor.offset, self.cursor.record);
+        let context = message.context.iter().map(|(key, values)| (false, *key, std::slice::from_ref(values)));
+        let lists = message.feature_lists.iter().map(|(key, steps)| (true, *key, steps.as_slice()));
+        // Of duplicate keys the last counts, at the place of the first.
+        let mut entries: Vec<(bool, &[u8], &[Values<'_>])> = Vec::new();
+        let mut positions: HashMap<(bool, &[u8]), usize> = HashMap::new();
+        for entry in context.chain(lists) {
+            let position = *positions.entry((entry.0, entry.1)).or_insert(entries.len());
+            if position == entries.len() {
+                entries.push(entry);
+            } else {
+                entries[position] = entry;
+            }
+        }
+        self.check_name_count(&entries)?;
+        for (is_feature_list, key, steps) in entries {
+            let index = self.feature_at(is_feature_list, key, sighting);
+            for values in steps {
+                self.features[index].take_in(values, sighting);
+            }
+            self.expect(index);
+        }
+        Ok(())
+    }
+
+    /// A record that has too many new names leaves no trace.
+    fn check_name_count(&self, entries: &[(bool, &[u8], &[Values<'_>])]) -> Result<()> {
+        let is_new = |(is_feature_list, key, _): &&(bool, &[u8], &[Values<'_>])| {
+            !self.by_name.contains_key(&(*is_feature_list, name_of(key)))
+        };
+        let count = self.features.len() + entries.iter().filter(is_new).count();
+        if count <= self.max_features {
+            return Ok(());
+        }
+        let what = format!(
+            "the records up to here have {count} distinct feature names, max_features is {}; raise max_features, or \
+             give a schema",
+            self.max_features
+        );
+        Err(Fault::boxed(FaultKind::Limit, what, self.cursor.place()))
+    }
+
+    fn feature_at(&mut self, is_feature_list: bool, key: &[u8], first: Sighting) -> usize {
+        let name = name_of(key);
+        let next = self.features.len();
+        let index = *self.by_name.entry((is_feature_list, name.clone())).or_insert(next);
+        if index == next {
+            self.features.push(Feature::new(name, is_feature_list, first));
+        }
+        index
+    }
+
+    /// Let the walk expect what is known of a feature.
+    fn expect(&mut self, index: usize) {
+        let feature = &self.features[index];
+        let single = feature.with_values.last().filter(|_| !feature.is_feature_list);
+        let kind = single.map(|(kind, _)| *kind);
+        let names = if feature.is_feature_list {
+            &mut self.walker.feature_lists
+        } else {
+            &mut self.walker.context
+        };
+        names.expect(feature.name.as_bytes(), Action::Column(index), kind);
+    }
+}

@@ -1,0 +1,21 @@
+//! The native codec of tfrecord-io: framed TFRecord bytes to Arrow record batches and back.
+//!
+//! `python.rs` is the door; no path, file or fsspec object comes in. Reading: `framing` finds payloads and checks their
+//! CRCs, `walk` goes over them expecting the shape of the last one, `message` decodes what is out of the ordinary, and
+//! `decode` (into `columns`) or `infer` takes what they find. Writing: `encode`.
+
+#![forbid(unsafe_code)]
+
+#[cfg(target_endian = "big")]
+compile_error!("the kernel copies little-endian values as they are");
+
+mod columns;
+mod decode;
+mod encode;
+mod error;
+mod framing;
+mod infer;
+mod message;
+mod python;
+mod walk;
+mod wire;

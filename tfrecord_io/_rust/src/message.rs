@@ -1,0 +1,237 @@
+//! The readable decoder of Example and SequenceExample: every form that protobuf allows, entry by entry.
+//!
+//! Everything that is out of the ordinary ends here: the fast walk in `walk.rs` gives up on a record that does not look
+//! like one that any writer makes, and this module then says what it means, or that it is malformed. It is the
+//! definition that the fast walk must agree with.
+
+use crate::wire::{FIXED32, LEN, Malformed, Reader, Result, Tag, VARINT};
+
+/// What a Feature holds.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values<'a> {
+    /// No kind is set.
+    None,
+    Bytes(Vec<&'a [u8]>),
+    /// The bits of the floats.
+    Floats(Vec<u32>),
+    Ints(Vec<i64>),
+}
+
+impl Values<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Values::None => 0,
+            Values::Bytes(values) => values.len(),
+            Values::Floats(values) => values.len(),
+            Values::Ints(values) => values.len(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The name of the message that holds the values.
+    pub fn kind_name(&self) -> &'static str {
+        match self {
+            Values::None => "Feature without a kind",
+            Values::Bytes(_) => "BytesList",
+            Values::Floats(_) => "FloatList",
+            Values::Ints(_) => "Int64List",
+        }
+    }
+}
+
+/// A record's entries in the order of the wire, duplicates of a key included (the last counts).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Message<'a> {
+    pub context: Vec<(&'a [u8], Values<'a>)>,
+    pub feature_lists: Vec<(&'a [u8], Vec<Values<'a>>)>,
+}
+
+impl<'a> Message<'a> {
+    pub fn example(payload: &'a [u8]) -> Result<Self> {
+        let mut message = Self::default();
+        fields(payload, 0, |reader, tag| {
+            if !tag.is_len(1) {
+                return Ok(false);
+            }
+            features(reader.delimited()?, &mut message.context)?;
+            Ok(true)
+        })?;
+        Ok(message)
+    }
+
+    pub fn sequence_example(payload: &'a [u8]) -> Result<Self> {
+        let mut message = Self::default();
+        fields(payload, 0, |reader, tag| {
+            if tag.is_len(1) {
+                features(reader.delimited()?, &mut message.context)?;
+            } else if tag.is_len(2) {
+                feature_lists(reader.delimited()?, &mut message.feature_lists)?;
+            } else {
+                return Ok(false);
+            }
+            Ok(true)
+        })?;
+        Ok(message)
+    }
+
+    pub fn entry_count(&self) -> usize {
+        self.context.len() + self.feature_lists.len()
+    }
+}
+
+/// Call `known` for each field of a message; it returns whether it took the value. Others are skipped.
+fn fields<'a>(
+    bytes: &'a [u8],
+    depth: u32,
+    mut known: impl FnMut(&mut Reader<'a>, Tag) -> Result<bool>,
+) -> Result<()> {
+    let mut reader = Reader::new(bytes);
+    while !reader.is_done() {
+        let tag = reader.tag()?;
+        if !known(&mut reader, tag)? {
+            reader.skip(tag, depth)?;
+        }
+    }
+    Ok(())
+}
+
+/// A map entry: its key and, merged in place, its value. Either may be absent.
+fn entry<'a>(
+    bytes: &'a [u8],
+    mut value: impl FnMut(&'a [u8]) -> Result<()>,
+) -> Result<&'a [u8]> {
+    let mut key: &[u8] = b"";
+    fields(bytes, 2, |reader, tag| {
+        if tag.is_len(1) {
+            key = reader.delimited()?;
+            simdutf8::basic::from_utf8(key).map_err(|_| Malformed)?;
+        } else if tag.is_len(2) {
+            value(reader.delimited()?)?;
+        } else {
+            return Ok(false);
+        }
+        Ok(true)
+    })?;
+    Ok(key)
+}
+
+fn features<'a>(bytes: &'a [u8], into: &mut Vec<(&'a [u8], Values<'a>)>) -> Result<()> {
+    fields(bytes, 1, |reader, tag| {
+        if !tag.is_len(1) {
+            return Ok(false);
+        }
+        let mut values = Values::None;
+        let key = entry(reader.delimited()?, |bytes| feature(bytes, 3, &mut values))?;
+        into.push((key, values));
+        Ok(true)
+    })
+}
+
+fn feature_lists<'a>(
+    bytes: &'a [u8],
+    into: &mut Vec<(&'a [u8], Vec<Values<'a>>)>,
+) -> Result<()> {
+    fields(bytes, 1, |reader, tag| {
+        if !tag.is_len(1) {
+            return Ok(false);
+        }
+        let mut steps = Vec::new();
+        let key = entry(reader.delimited()?, |bytes| {
+            fields(bytes, 3, |reader, tag| {
+                if !tag.is_len(1) {
+                    return Ok(false);
+                }
+                let mut values = Values::None;
+                feature(reader.delimited()?, 4, &mut values)?;
+                steps.push(values);
+                Ok(true)
+            })
+        })?;
+        into.push((key, steps));
+        Ok(true)
+    })
+}
+
+/// Merge a Feature's bytes into `values`: the same kind again appends, another kind replaces.
+fn feature<'a>(bytes: &'a [u8], depth: u32, values: &mut Values<'a>) -> Result<()> {
+    fields(bytes, depth, |reader, tag| {
+        if tag.wire_type != LEN || !(1..=3).contains(&tag.field) {
+            return Ok(false);
+        }
+        let list = reader.delimited()?;
+        match tag.field {
+            1 => {
+                let mut merged = match std::mem::replace(values, Values::None) {
+                    Values::Bytes(held) => held,
+                    _ => Vec::new(),
+                };
+                bytes_list(list, depth + 1, &mut merged)?;
+                *values = Values::Bytes(merged);
+            }
+            2 => {
+                let mut merged = match std::mem::replace(values, Values::None) {
+                    Values::Floats(held) => held,
+                    _ => Vec::new(),
+                };
+                float_list(list, depth + 1, &mut merged)?;
+                *values = Values::Floats(merged);
+            }
+            _ => {
+                let mut merged = match std::mem::replace(values, Values::None) {
+                    Values::Ints(held) => held,
+                    _ => Vec::new(),
+                };
+                int64_list(list, depth + 1, &mut merged)?;
+                *values = Values::Ints(merged);
+            }
+        }
+        Ok(true)
+    })
+}
+
+fn bytes_list<'a>(bytes: &'a [u8], depth: u32, into: &mut Vec<&'a [u8]>) -> Result<()> {
+    fields(bytes, depth, |reader, tag| {
+        if !tag.is_len(1) {
+            return Ok(false);
+        }
+        into.push(reader.delimited()?);
+        Ok(true)
+    })
+}
+
+fn float_list(bytes: &[u8], depth: u32, into: &mut Vec<u32>) -> Result<()> {
+    fields(bytes, depth, |reader, tag| {
+        match (tag.field, tag.wire_type) {
+            (1, LEN) => {
+                let packed = reader.delimited()?;
+                if packed.len() % 4 != 0 {
+                    return Err(Malformed);
+                }
+                let (chunks, _) = packed.as_chunks::<4>();
+                into.extend(chunks.iter().map(|bytes| u32::from_le_bytes(*bytes)));
+            }
+            (1, FIXED32) => into.push(reader.fixed32()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })
+}
+
+fn int64_list(bytes: &[u8], depth: u32, into: &mut Vec<i64>) -> Result<()> {
+    fields(bytes, depth, |reader, tag| {
+        match (tag.field, tag.wire_type) {
+            (1, LEN) => {
+                let mut packed = Reader::new(reader.delimited()?);
+                while !packed.is_done() {
+                    into.push(packed.varint()? as i64);
+                }
+            }
+            (1, VARINT) => into.push(reader.varint()? as i64),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })
+}

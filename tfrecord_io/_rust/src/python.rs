@@ -1,0 +1,281 @@
+//! The Python module `tfrecord_io._native`: buffers in, Arrow out, the GIL released. Its documentation stands in `_native.pyi`.
+
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch, UInt8Array, UInt64Array};
+use arrow_buffer::Buffer;
+use arrow_data::ArrayData;
+use arrow_pyarrow::{FromPyArrow, PyArrowType, ToPyArrow};
+use arrow_schema::Schema;
+use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::decode::{self, Bounds, RecordType};
+use crate::error::{Fault, FaultKind, Place};
+use crate::framing::{self, Cursor};
+use crate::walk::Kind;
+use crate::{encode, infer};
+
+/// The exception that a fault becomes.
+fn raised(py: Python<'_>, fault: &Fault) -> PyErr {
+    let name = match fault.kind {
+        FaultKind::Checksum => "ChecksumError",
+        FaultKind::Malformed => "DecodeError",
+        FaultKind::Limit => "LimitExceededError",
+        FaultKind::Mismatch => "SchemaMismatchError",
+        FaultKind::Encode => "EncodeError",
+    };
+    let build = || {
+        let places = PyDict::new(py);
+        match fault.place {
+            Place::Record { offset, record } => {
+                places.set_item("offset", offset)?;
+                places.set_item("record", record)?;
+            }
+            Place::Row(row) => places.set_item("row", row)?,
+        }
+        places.set_item("feature", fault.feature.as_deref())?;
+        let errors = py.import("tfrecord_io.errors")?;
+        errors.getattr(name)?.call((fault.what.as_str(),), Some(&places))
+    };
+    match build() {
+        Ok(exception) => PyErr::from_value(exception),
+        Err(error) => error,
+    }
+}
+
+fn record_type_of(name: &str) -> PyResult<RecordType> {
+    match name {
+        "Example" => Ok(RecordType::Example),
+        "SequenceExample" => Ok(RecordType::SequenceExample),
+        "ByteArray" => Ok(RecordType::ByteArray),
+        _ => Err(PyValueError::new_err(format!("no record type {name:?}"))),
+    }
+}
+
+/// The bytes of a pyarrow array of uint8, shared with it.
+struct Bytes(Buffer);
+
+impl<'py> FromPyObject<'_, 'py> for Bytes {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        let data = ArrayData::from_pyarrow_bound(&object)?;
+        let array = UInt8Array::from(data);
+        Ok(Self(array.values().inner().clone()))
+    }
+}
+
+fn starts_within(start: usize, data: &Buffer) -> PyResult<()> {
+    if start <= data.len() {
+        return Ok(());
+    }
+    Err(PyIndexError::new_err(format!("start {start} is behind the {} bytes given", data.len())))
+}
+
+fn unsigned(values: Vec<u64>) -> PyArrowType<ArrayData> {
+    PyArrowType(UInt64Array::from(values).into_data())
+}
+
+#[pyclass(module = "tfrecord_io._native")]
+struct Decoder {
+    inner: decode::Decoder,
+}
+
+#[pymethods]
+impl Decoder {
+    #[new]
+    #[pyo3(signature = (schema, record_type, batch_rows, batch_bytes, max_record_bytes, max_features, offset, record))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        schema: PyArrowType<Schema>,
+        record_type: &str,
+        batch_rows: usize,
+        batch_bytes: usize,
+        max_record_bytes: u64,
+        max_features: usize,
+        offset: u64,
+        record: u64,
+    ) -> PyResult<Self> {
+        let bounds = Bounds { batch_rows, batch_bytes, max_features };
+        let cursor = Cursor::new(offset, record, max_record_bytes);
+        let inner =
+            decode::Decoder::new(Arc::new(schema.0), record_type_of(record_type)?, bounds, cursor)
+                .map_err(PyTypeError::new_err)?;
+        Ok(Self { inner })
+    }
+
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.inner.cursor.offset
+    }
+
+    #[getter]
+    fn record(&self) -> u64 {
+        self.inner.cursor.record
+    }
+
+    #[getter]
+    fn needed(&self) -> u64 {
+        self.inner.cursor.needed
+    }
+
+    #[getter]
+    fn rows(&self) -> usize {
+        self.inner.rows()
+    }
+
+    #[getter]
+    fn full(&self) -> bool {
+        self.inner.full
+    }
+
+    fn seek(&mut self, offset: u64, record: u64) {
+        self.inner.cursor.seek(offset, record);
+    }
+
+    fn decode(&mut self, py: Python<'_>, data: Bytes, start: usize) -> PyResult<usize> {
+        starts_within(start, &data.0)?;
+        py.detach(|| self.inner.decode(&data.0, start)).map_err(|fault| raised(py, &fault))
+    }
+
+    /// The batch as a struct array, which keeps the number of rows even without columns.
+    fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let batch = py.detach(|| self.inner.flush()).map_err(|fault| raised(py, &fault))?;
+        arrow_array::StructArray::from(batch).into_data().to_pyarrow(py)
+    }
+
+    fn row_place(&self, row: usize) -> PyResult<(u64, u64)> {
+        self.inner
+            .row_place(row)
+            .ok_or_else(|| PyIndexError::new_err(format!("the last batch has no row {row}")))
+    }
+}
+
+#[pyclass(module = "tfrecord_io._native")]
+struct Observer {
+    inner: infer::Observer,
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes => "bytes",
+        Kind::Float => "float",
+        Kind::Int64 => "int64",
+    }
+}
+
+#[pymethods]
+impl Observer {
+    #[new]
+    fn new(
+        record_type: &str,
+        max_record_bytes: u64,
+        max_features: usize,
+        offset: u64,
+        record: u64,
+    ) -> PyResult<Self> {
+        let cursor = Cursor::new(offset, record, max_record_bytes);
+        let inner = infer::Observer::new(record_type_of(record_type)?, max_features, cursor);
+        Ok(Self { inner })
+    }
+
+    #[getter]
+    fn offset(&self) -> u64 {
+        self.inner.cursor.offset
+    }
+
+    #[getter]
+    fn record(&self) -> u64 {
+        self.inner.cursor.record
+    }
+
+    #[getter]
+    fn needed(&self) -> u64 {
+        self.inner.cursor.needed
+    }
+
+    #[getter]
+    fn records(&self) -> u64 {
+        self.inner.records
+    }
+
+    fn seek(&mut self, offset: u64, record: u64) {
+        self.inner.cursor.seek(offset, record);
+    }
+
+    fn observe(&mut self, py: Python<'_>, data: Bytes, start: usize) -> PyResult<usize> {
+        starts_within(start, &data.0)?;
+        py.detach(|| self.inner.observe(&data.0, start)).map_err(|fault| raised(py, &fault))
+    }
+
+    fn features<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let seen = |kinds: &[(Kind, infer::Sighting)]| {
+            kinds.iter().map(|(kind, at)| (kind_name(*kind), *at)).collect::<Vec<_>>()
+        };
+        self.inner
+            .features
+            .iter()
+            .map(|feature| {
+                let dict = PyDict::new(py);
+                dict.set_item("name", &feature.name)?;
+                dict.set_item("is_feature_list", feature.is_feature_list)?;
+                dict.set_item("first", feature.first)?;
+                dict.set_item("is_single", feature.is_single || feature.is_feature_list)?;
+                dict.set_item("is_utf8", feature.is_utf8)?;
+                dict.set_item("with_values", seen(&feature.with_values))?;
+                dict.set_item("empty", seen(&feature.empty))?;
+                Ok(dict)
+            })
+            .collect()
+    }
+}
+
+#[pyfunction]
+fn encode_batch(
+    py: Python<'_>,
+    batch: PyArrowType<RecordBatch>,
+    record_type: &str,
+) -> PyResult<(PyArrowType<ArrayData>, PyArrowType<ArrayData>)> {
+    let record_type = record_type_of(record_type)?;
+    let encoded = py
+        .detach(|| encode::encode(&batch.0, record_type))
+        .map_err(|fault| raised(py, &fault))?;
+    let data = UInt8Array::new(encoded.data.into(), None).into_data();
+    Ok((PyArrowType(data), unsigned(encoded.offsets)))
+}
+
+#[pyfunction]
+fn frames(
+    py: Python<'_>,
+    data: Bytes,
+    start: usize,
+    offset: u64,
+    record: u64,
+    check_payload: bool,
+    max_record_bytes: u64,
+) -> PyResult<(usize, PyArrowType<ArrayData>)> {
+    starts_within(start, &data.0)?;
+    let mut cursor = Cursor::new(offset, record, max_record_bytes);
+    let (consumed, lengths) = py
+        .detach(|| framing::frames(data.0.as_slice(), start, &mut cursor, check_payload))
+        .map_err(|fault| raised(py, &fault))?;
+    Ok((consumed, unsigned(lengths)))
+}
+
+#[pyfunction]
+fn find_frame(py: Python<'_>, data: Bytes, start: usize) -> Option<usize> {
+    py.detach(|| framing::find_frame(data.0.as_slice(), start))
+}
+
+/// The native codec of tfrecord-io.
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("IS_DEBUG_BUILD", cfg!(debug_assertions))?;
+    module.add_class::<Decoder>()?;
+    module.add_class::<Observer>()?;
+    module.add_function(wrap_pyfunction!(encode_batch, module)?)?;
+    module.add_function(wrap_pyfunction!(frames, module)?)?;
+    module.add_function(wrap_pyfunction!(find_frame, module)?)
+}

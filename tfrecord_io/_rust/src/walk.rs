@@ -1,0 +1,498 @@
+//! The fast walk over a payload: it expects the shape that the last records had, checks that, and goes on.
+//!
+//! Records of one file mostly hold the same features in the same order, and most features hold one short value. So each
+//! name has a *slot* that remembers which slot followed it last time, and the bytes that stand before a single short
+//! value (`Template`); a hit costs a few word compares instead of parsing seven tags and lengths. A miss parses the entry,
+//! a name out of order is looked up, and whatever no writer makes (duplicate keys, merged or unpacked lists, unknown
+//! fields, damage) makes the walk give up on the record: it returns false and `message.rs` decides what the record means.
+//! The walk never accepts what `message.rs` would refuse, except inside features that nobody asked for.
+
+use hashbrown::HashMap;
+
+use crate::wire::LEN;
+
+/// The three kinds of a Feature, by their field numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Bytes = 1,
+    Float = 2,
+    Int64 = 3,
+}
+
+impl Kind {
+    pub const fn tag(self) -> u8 {
+        (self as u8) << 3 | LEN
+    }
+
+    #[inline(always)]
+    fn of_tag(tag: u8) -> Option<Self> {
+        match tag {
+            0x0a => Some(Self::Bytes),
+            0x12 => Some(Self::Float),
+            0x1a => Some(Self::Int64),
+            _ => None,
+        }
+    }
+}
+
+/// What to do with an entry of a known name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nobody asked for it.
+    Skip,
+    /// It stands where the schema does not expect it: the readable decoder says what that means.
+    GiveUp,
+    /// It belongs to this column of the sink.
+    Column(usize),
+}
+
+/// A run of `data` that holds what a kind's list holds: packed numbers, or the entries of a BytesList.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    pub at: usize,
+    pub end: usize,
+}
+
+/// Takes the values that the walk finds. Each method returns false to give up on the record.
+pub trait Sink {
+    /// One value: a packed varint, four bytes of a float, or the bytes of a string.
+    fn single(&mut self, column: usize, kind: Kind, data: &[u8], value: Span) -> bool;
+    /// A list of any length.
+    fn list(&mut self, column: usize, kind: Kind, data: &[u8], list: Span) -> bool;
+    /// A feature without a kind.
+    fn kindless(&mut self, column: usize) -> bool;
+    /// One step of a feature list: a list, or none if it has no kind.
+    fn step(&mut self, column: usize, list: Option<(Kind, Span)>, data: &[u8]) -> bool;
+    /// The end of a feature list.
+    fn end_steps(&mut self, column: usize) -> bool;
+}
+
+const TEMPLATE_WORDS: usize = 4;
+const TEMPLATE_BYTES: usize = TEMPLATE_WORDS * 8;
+
+/// The bytes of an entry before a single short value, in which every length depends on one byte.
+///
+/// `0A e 0A K key 12 f kind l 0A v` with l = v + 2, f = v + 4, e = v + K + 8, all below 128; for a skipped feature only
+/// `0A e 0A K key 12 f` with e = f + K + 4.
+#[derive(Clone, Copy, Debug)]
+pub struct Template {
+    /// The expected bytes when the length byte is 0.
+    words: [u64; TEMPLATE_WORDS],
+    /// Ones where a byte belongs to the template.
+    keep: [u64; TEMPLATE_WORDS],
+    /// 01 in each byte that grows with the length byte.
+    step: [u64; TEMPLATE_WORDS],
+    /// How many words hold it; 0 if the key is too long for a template.
+    word_count: usize,
+    /// The largest length for which the template holds.
+    max_length: u8,
+    /// How many bytes stand before the value; the last of them is the length byte.
+    header_len: usize,
+}
+
+impl Template {
+    const NEVER: Self = Self {
+        words: [0; TEMPLATE_WORDS],
+        keep: [0; TEMPLATE_WORDS],
+        step: [0; TEMPLATE_WORDS],
+        word_count: 0,
+        max_length: 0,
+        header_len: 1,
+    };
+
+    fn new(key: &[u8], kind: Option<Kind>) -> Self {
+        // Behind the key: what is constant, and how much each length adds to the last one.
+        let (tail, grows): (&[u8], &[u8]) = match kind {
+            Some(kind) => (&[0x12, 4, kind.tag(), 2, 0x0a, 0], &[0, 1, 0, 1, 0, 1]),
+            None => (&[0x12, 0], &[0, 1]),
+        };
+        let header_len = 4 + key.len() + tail.len();
+        if header_len > TEMPLATE_BYTES {
+            return Self::NEVER;
+        }
+        let entry_rest = header_len - 2;
+        let mut bytes = [0u8; TEMPLATE_BYTES];
+        let mut step = [0u8; TEMPLATE_BYTES];
+        bytes[..4].copy_from_slice(&[0x0a, entry_rest as u8, 0x0a, key.len() as u8]);
+        step[1] = 1;
+        bytes[4..4 + key.len()].copy_from_slice(key);
+        bytes[4 + key.len()..header_len].copy_from_slice(tail);
+        step[4 + key.len()..header_len].copy_from_slice(grows);
+        let keep = std::array::from_fn(|i| if i < header_len { 0xff } else { 0 });
+        Self {
+            words: words(&bytes),
+            keep: words(&keep),
+            step: words(&step),
+            word_count: header_len.div_ceil(8),
+            max_length: 127 - entry_rest as u8,
+            header_len,
+        }
+    }
+
+    /// The template of a single value, if the key is short enough for one.
+    pub fn of_single(key: &[u8], kind: Kind) -> Option<Self> {
+        Some(Self::new(key, Some(kind))).filter(|template| template.word_count > 0)
+    }
+
+    /// Append the bytes before a value of `length` bytes; false if it is too long for the template.
+    #[inline(always)]
+    pub fn put(&self, out: &mut Vec<u8>, length: usize) -> bool {
+        if length > usize::from(self.max_length) {
+            return false;
+        }
+        let end = out.len() + self.header_len;
+        let word =
+            |i: usize| self.words[i].wrapping_add(self.step[i].wrapping_mul(length as u64)) as u128;
+        out.extend_from_slice(&(word(0) | word(1) << 64).to_le_bytes());
+        if self.word_count > 2 {
+            out.extend_from_slice(&(word(2) | word(3) << 64).to_le_bytes());
+        }
+        out.truncate(end);
+        true
+    }
+
+    /// The length byte, if the entry at `pos` has this template's shape.
+    #[inline(always)]
+    fn length(&self, data: &[u8], pos: usize) -> Option<usize> {
+        let window = data[pos..].first_chunk::<TEMPLATE_BYTES>()?;
+        let length = window[(self.header_len - 1) % TEMPLATE_BYTES];
+        let (chunks, _) = window.as_chunks::<8>();
+        let differs = |i: usize| {
+            let found = u64::from_le_bytes(chunks[i]) & self.keep[i];
+            found ^ self.words[i].wrapping_add(self.step[i].wrapping_mul(u64::from(length)))
+        };
+        let mut difference = differs(0) | differs(1);
+        if self.word_count > 2 {
+            difference |= differs(2) | differs(3);
+        }
+        (difference == 0 && length <= self.max_length && self.word_count > 0)
+            .then_some(length as usize)
+    }
+}
+
+fn words(bytes: &[u8; TEMPLATE_BYTES]) -> [u64; TEMPLATE_WORDS] {
+    let (chunks, _) = bytes.as_chunks::<8>();
+    std::array::from_fn(|i| u64::from_le_bytes(chunks[i]))
+}
+
+#[derive(Debug)]
+struct Slot {
+    template: Template,
+    action: Action,
+    kind: Kind,
+    /// The slot that followed last time.
+    next: usize,
+    key: Box<[u8]>,
+}
+
+/// No slot: the first record, or nothing followed yet.
+const UNKNOWN: usize = usize::MAX;
+/// Names that nobody asked for are remembered up to this many, so that hostile files cannot fill the memory.
+const MAX_SKIP_SLOTS: usize = 4096;
+
+/// The names of the context, or those of the feature lists.
+#[derive(Debug)]
+pub struct Names {
+    slots: Vec<Slot>,
+    by_key: HashMap<Box<[u8]>, usize>,
+    first: usize,
+    skip_slots: usize,
+    /// Whether an unknown name is skipped (decoding) or makes the walk give up (inference).
+    skip_unknown: bool,
+}
+
+impl Names {
+    pub fn new(skip_unknown: bool) -> Self {
+        Self { slots: Vec::new(), by_key: HashMap::new(), first: UNKNOWN, skip_slots: 0, skip_unknown }
+    }
+
+    /// Add a name, or change what is expected under it. `kind`: of its single values, if they are expected.
+    pub fn expect(&mut self, key: &[u8], action: Action, kind: Option<Kind>) {
+        let template = match (action, kind) {
+            (Action::Skip, _) => Template::new(key, None),
+            (Action::Column(_), Some(kind)) => Template::new(key, Some(kind)),
+            _ => Template::NEVER,
+        };
+        let kind = kind.unwrap_or(Kind::Bytes);
+        if let Some(&known) = self.by_key.get(key) {
+            let slot = &mut self.slots[known];
+            (slot.template, slot.action, slot.kind) = (template, action, kind);
+            return;
+        }
+        self.by_key.insert(key.into(), self.slots.len());
+        self.slots.push(Slot { template, action, kind, next: UNKNOWN, key: key.into() });
+    }
+
+    /// The slot of this key; unknown keys are learned or checked if they may be skipped.
+    fn slot_of(&mut self, key: &[u8]) -> Option<Option<usize>> {
+        if let Some(&slot) = self.by_key.get(key) {
+            return Some(Some(slot));
+        }
+        if !self.skip_unknown || simdutf8::basic::from_utf8(key).is_err() {
+            return None;
+        }
+        if self.skip_slots == MAX_SKIP_SLOTS {
+            return Some(None);
+        }
+        self.skip_slots += 1;
+        self.expect(key, Action::Skip, None);
+        Some(Some(self.slots.len() - 1))
+    }
+
+    fn follow(&mut self, previous: usize, slot: usize) {
+        if previous == UNKNOWN {
+            self.first = slot;
+        } else {
+            self.slots[previous].next = slot;
+        }
+    }
+
+    fn next(&self, slot: usize) -> usize {
+        if slot == UNKNOWN { self.first } else { self.slots[slot].next }
+    }
+}
+
+/// Reads canonical tags and lengths at a position; `None` is anything else.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    data: &'a [u8],
+    pos: usize,
+    end: usize,
+}
+
+impl<'a> At<'a> {
+    /// `tag`, a length, and that many bytes within `end`: the bytes, and the position moves behind them.
+    #[inline(always)]
+    fn delimited(&mut self, tag: u8) -> Option<Span> {
+        let data = &self.data[..self.end];
+        if *data.get(self.pos)? != tag {
+            return None;
+        }
+        let mut length = *data.get(self.pos + 1)? as usize;
+        let mut at = self.pos + 2;
+        if length >= 0x80 {
+            length &= 0x7f;
+            let mut shift = 7;
+            loop {
+                let byte = *data.get(at)? as usize;
+                at += 1;
+                length |= (byte & 0x7f) << shift;
+                if byte < 0x80 {
+                    break;
+                }
+                shift += 7;
+                // Longer lengths are legal only beyond what a record can hold, or padded.
+                if shift > 28 {
+                    return None;
+                }
+            }
+        }
+        let end = at.checked_add(length)?;
+        if end > self.end {
+            return None;
+        }
+        self.pos = end;
+        Some(Span { at, end })
+    }
+
+    /// The same, for a field that must be the last one.
+    #[inline(always)]
+    fn last(&mut self, tag: u8) -> Option<Span> {
+        self.delimited(tag).filter(|span| span.end == self.end)
+    }
+
+    #[inline(always)]
+    fn within(&self, span: Span) -> At<'a> {
+        At { data: self.data, pos: span.at, end: span.end }
+    }
+
+    /// The one kind of a Feature and what its list holds; the inner `None` is a Feature without a kind.
+    #[inline(always)]
+    fn feature(mut self) -> Option<Option<(Kind, Span)>> {
+        if self.pos == self.end {
+            return Some(None);
+        }
+        let kind = Kind::of_tag(self.data[self.pos])?;
+        let list = self.last(kind.tag())?;
+        if kind == Kind::Bytes || list.at == list.end {
+            return Some(Some((kind, list)));
+        }
+        // Numbers are packed in one run.
+        Some(Some((kind, self.within(list).last(0x0a)?)))
+    }
+}
+
+/// The values of a BytesList, or `None` where something else stands between them.
+#[inline(always)]
+pub fn for_each_bytes(data: &[u8], list: Span, mut value: impl FnMut(Span) -> bool) -> bool {
+    let mut at = At { data, pos: list.at, end: list.end };
+    while at.pos < at.end {
+        match at.delimited(0x0a) {
+            Some(span) => {
+                if !value(span) {
+                    return false;
+                }
+            }
+            None => return false,
+        }
+    }
+    true
+}
+
+/// What is expected of records, learned from those before.
+#[derive(Debug)]
+pub struct Walker {
+    pub context: Names,
+    pub feature_lists: Names,
+    is_sequence: bool,
+    max_features: usize,
+}
+
+impl Walker {
+    pub fn new(is_sequence: bool, max_features: usize, skip_unknown: bool) -> Self {
+        Self {
+            context: Names::new(skip_unknown),
+            feature_lists: Names::new(skip_unknown),
+            is_sequence,
+            max_features,
+        }
+    }
+
+    /// Walk the payload `data[start..end]`; what stands behind `end` may be looked at, never believed.
+    pub fn walk<S: Sink>(&mut self, data: &[u8], start: usize, end: usize, sink: &mut S) -> bool {
+        self.try_walk(data, start, end, sink).is_some()
+    }
+
+    fn try_walk<S: Sink>(
+        &mut self,
+        data: &[u8],
+        start: usize,
+        end: usize,
+        sink: &mut S,
+    ) -> Option<()> {
+        let mut at = At { data, pos: start, end };
+        let mut left = self.max_features;
+        if at.pos < end && data[at.pos] == 0x0a {
+            let features = at.delimited(0x0a)?;
+            entries(&mut self.context, at.within(features), &mut left, sink)?;
+        }
+        if self.is_sequence && at.pos < end {
+            let lists = at.last(0x12)?;
+            feature_lists(&mut self.feature_lists, at.within(lists), &mut left, sink)?;
+        }
+        (at.pos == end).then_some(())
+    }
+}
+
+/// The entries of a Features message.
+#[inline(always)]
+fn entries<S: Sink>(
+    names: &mut Names,
+    mut at: At<'_>,
+    left: &mut usize,
+    sink: &mut S,
+) -> Option<()> {
+    let data = at.data;
+    let mut previous = UNKNOWN;
+    let mut expected = names.first;
+    while at.pos < at.end {
+        *left = left.checked_sub(1)?;
+        if let Some(slot) = names.slots.get(expected)
+            && let Some(length) = slot.template.length(data, at.pos)
+        {
+            let value_at = at.pos + slot.template.header_len;
+            let next = value_at + length;
+            if next > at.end {
+                return None;
+            }
+            if let Action::Column(column) = slot.action {
+                let value = Span { at: value_at, end: next };
+                if !sink.single(column, slot.kind, data, value) {
+                    return None;
+                }
+            }
+            at.pos = next;
+            previous = expected;
+            expected = slot.next;
+            continue;
+        }
+        let entry = at.delimited(0x0a)?;
+        let mut fields = at.within(entry);
+        let key = fields.delimited(0x0a)?;
+        let value = fields.last(0x12)?;
+        let slot = known(names, previous, expected, &data[key.at..key.end])?;
+        if let Some(slot) = slot {
+            match names.slots[slot].action {
+                Action::Skip => {}
+                Action::GiveUp => return None,
+                Action::Column(column) => {
+                    let taken = match at.within(value).feature()? {
+                        None => sink.kindless(column),
+                        Some((kind, list)) => sink.list(column, kind, data, list),
+                    };
+                    if !taken {
+                        return None;
+                    }
+                }
+            }
+            previous = slot;
+        }
+        expected = names.next(previous);
+    }
+    Some(())
+}
+
+/// The slot of `key`, and remember that it follows `previous`.
+#[inline(always)]
+fn known(names: &mut Names, previous: usize, expected: usize, key: &[u8]) -> Option<Option<usize>> {
+    if let Some(slot) = names.slots.get(expected)
+        && *slot.key == *key
+    {
+        return Some(Some(expected));
+    }
+    let slot = names.slot_of(key)?;
+    if let Some(slot) = slot {
+        names.follow(previous, slot);
+    }
+    Some(slot)
+}
+
+/// The entries of a FeatureLists message.
+fn feature_lists<S: Sink>(
+    names: &mut Names,
+    mut at: At<'_>,
+    left: &mut usize,
+    sink: &mut S,
+) -> Option<()> {
+    let data = at.data;
+    let mut previous = UNKNOWN;
+    while at.pos < at.end {
+        *left = left.checked_sub(1)?;
+        let entry = at.delimited(0x0a)?;
+        let mut fields = at.within(entry);
+        let key = fields.delimited(0x0a)?;
+        let value = fields.last(0x12)?;
+        let expected = names.next(previous);
+        let Some(slot) = known(names, previous, expected, &data[key.at..key.end])? else {
+            continue;
+        };
+        previous = slot;
+        let column = match names.slots[slot].action {
+            Action::Skip => continue,
+            Action::GiveUp => return None,
+            Action::Column(column) => column,
+        };
+        let mut steps = at.within(value);
+        while steps.pos < steps.end {
+            let step = steps.delimited(0x0a)?;
+            if !sink.step(column, steps.within(step).feature()?, data) {
+                return None;
+            }
+        }
+        if !sink.end_steps(column) {
+            return None;
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,206 @@
+"""The fast codec: a thin door to the Rust kernel in `tfrecord_io._native`.
+
+The kernel takes buffers and gives Arrow, many records a call, with the GIL released. What is here
+only turns pyarrow buffers into arrays that the kernel can share, and the kernel's plain answers
+into this package's types.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import NoReturn
+
+import pyarrow as pa
+
+from tfrecord_io import _native
+from tfrecord_io.codec.hints import foreign_format_hint
+from tfrecord_io.errors import ChecksumError
+from tfrecord_io.infer import FeatureObservation, Observation, Sighting
+from tfrecord_io.options import DecodeOptions
+
+if _native.IS_DEBUG_BUILD:
+    warnings.warn(
+        "tfrecord_io._native is a debug build; do not measure it", RuntimeWarning, stacklevel=2
+    )
+
+#: Enough of a file's beginning to tell what it is.
+_HEAD_BYTES = 64
+
+
+def _shared(data: pa.Buffer) -> pa.UInt8Array:
+    """Return `data` as an array, which is what crosses into the kernel without a copy."""
+    return pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
+
+
+def _raise_with_hint(error: ChecksumError, data: pa.Buffer, start: int) -> NoReturn:
+    """Say what a file looks like whose very first bytes are no frame."""
+    if error.offset == 0:
+        hint = foreign_format_hint(data[start : start + _HEAD_BYTES].to_pybytes())
+        raise ChecksumError(error.what + hint, offset=0, record=error.record) from None
+    raise error
+
+
+class _Cursor:
+    """What decoder and observer share: where they stand in the file."""
+
+    _kernel: _native.Decoder | _native.Observer
+
+    @property
+    def offset(self) -> int:
+        """See `tfrecord_io.codec.base.Cursor`."""
+        return self._kernel.offset
+
+    @property
+    def record(self) -> int:
+        """See `tfrecord_io.codec.base.Cursor`."""
+        return self._kernel.record
+
+    @property
+    def needed(self) -> int:
+        """See `tfrecord_io.codec.base.Cursor`."""
+        return self._kernel.needed
+
+    def seek(self, *, offset: int, record: int) -> None:
+        """See `tfrecord_io.codec.base.Cursor.seek`."""
+        self._kernel.seek(offset, record)
+
+
+class NativeDecoder(_Cursor):
+    """Frames to record batches; see `tfrecord_io.codec.base.BatchDecoder`."""
+
+    def __init__(
+        self, schema: pa.Schema, options: DecodeOptions, *, offset: int, record: int
+    ) -> None:
+        self._schema = schema
+        self._kernel: _native.Decoder = _native.Decoder(
+            schema,
+            options.record_type,
+            options.batch_rows,
+            options.batch_bytes,
+            options.limits.max_record_bytes,
+            options.limits.max_features,
+            offset,
+            record,
+        )
+
+    @property
+    def rows(self) -> int:
+        """See `tfrecord_io.codec.base.BatchDecoder`."""
+        return self._kernel.rows
+
+    @property
+    def full(self) -> bool:
+        """See `tfrecord_io.codec.base.BatchDecoder`."""
+        return self._kernel.full
+
+    def decode(self, data: pa.Buffer, start: int = 0) -> int:
+        """See `tfrecord_io.codec.base.BatchDecoder.decode`."""
+        try:
+            return self._kernel.decode(_shared(data), start)
+        except ChecksumError as error:
+            _raise_with_hint(error, data, start)
+
+    def flush(self) -> pa.RecordBatch:
+        """See `tfrecord_io.codec.base.BatchDecoder.flush`."""
+        return pa.RecordBatch.from_struct_array(self._kernel.flush())
+
+    def row_place(self, row: int) -> tuple[int, int]:
+        """See `tfrecord_io.codec.base.BatchDecoder.row_place`."""
+        return self._kernel.row_place(row)
+
+
+class NativeObserver(_Cursor):
+    """Frames to what a schema is inferred from; see `tfrecord_io.codec.base.Observer`."""
+
+    def __init__(self, options: DecodeOptions, *, offset: int, record: int) -> None:
+        self._kernel: _native.Observer = _native.Observer(
+            options.record_type,
+            options.limits.max_record_bytes,
+            options.limits.max_features,
+            offset,
+            record,
+        )
+
+    def observe(self, data: pa.Buffer, start: int = 0) -> int:
+        """See `tfrecord_io.codec.base.Observer.observe`."""
+        try:
+            return self._kernel.observe(_shared(data), start)
+        except ChecksumError as error:
+            _raise_with_hint(error, data, start)
+
+    def result(self) -> Observation:
+        """See `tfrecord_io.codec.base.Observer.result`."""
+        features = (
+            FeatureObservation(
+                name=seen["name"],
+                is_feature_list=seen["is_feature_list"],
+                first=_sighting(seen["first"]),
+                is_single=seen["is_single"],
+                is_utf8=seen["is_utf8"],
+                with_values={kind: _sighting(place) for kind, place in seen["with_values"]},
+                empty={kind: _sighting(place) for kind, place in seen["empty"]},
+            )
+            for seen in self._kernel.features()
+        )
+        return Observation(records=self._kernel.records, features=tuple(features))
+
+
+def _sighting(place: tuple[int, int]) -> Sighting:
+    offset, record = place
+    return Sighting(offset=offset, record=record)
+
+
+class NativeEncoder:
+    """Record batches to framed records; see `tfrecord_io.codec.base.BatchEncoder`."""
+
+    def __init__(self, record_type: str) -> None:
+        self._record_type = record_type
+
+    def encode(self, batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.UInt64Array]:
+        """See `tfrecord_io.codec.base.BatchEncoder.encode`."""
+        data, offsets = _native.encode_batch(batch, self._record_type)
+        return data.buffers()[1], offsets
+
+
+class NativeCodec:
+    """The codec in Rust; see `tfrecord_io.codec.base.Codec`."""
+
+    name = "native"
+
+    def decoder(
+        self, schema: pa.Schema, options: DecodeOptions, *, offset: int = 0, record: int = 0
+    ) -> NativeDecoder:
+        """See `tfrecord_io.codec.base.Codec.decoder`."""
+        return NativeDecoder(schema, options, offset=offset, record=record)
+
+    def observer(
+        self, options: DecodeOptions, *, offset: int = 0, record: int = 0
+    ) -> NativeObserver:
+        """See `tfrecord_io.codec.base.Codec.observer`."""
+        return NativeObserver(options, offset=offset, record=record)
+
+    def encoder(self, schema: pa.Schema, record_type: str) -> NativeEncoder:
+        """See `tfrecord_io.codec.base.Codec.encoder`; a batch brings its schema along."""
+        return NativeEncoder(record_type)
+
+    def frames(
+        self,
+        data: pa.Buffer,
+        start: int = 0,
+        *,
+        offset: int = 0,
+        record: int = 0,
+        check_payload: bool = False,
+        max_record_bytes: int = 2**31 - 1,
+    ) -> tuple[int, pa.UInt64Array]:
+        """See `tfrecord_io.codec.base.Codec.frames`."""
+        try:
+            return _native.frames(
+                _shared(data), start, offset, record, check_payload, max_record_bytes
+            )
+        except ChecksumError as error:
+            _raise_with_hint(error, data, start)
+
+    def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
+        """See `tfrecord_io.codec.base.Codec.find_frame`."""
+        return _native.find_frame(_shared(data), start)
