@@ -300,19 +300,21 @@ def _wire_for_writing(t: pa.DataType) -> pa.DataType:
     t = storage_type(t)
     if pat.is_fixed_size_list(t):
         return pa.list_(_item(_wire_for_writing(t.value_type)), t.list_size)
-    if pat.is_large_list(t) or pat.is_large_list_view(t):
-        return pa.large_list(_item(_wire_for_writing(t.value_type)))
-    if is_any_list(t):
+    if pat.is_list(t):
         return pa.list_(_item(_wire_for_writing(t.value_type)))
+    # What views and dictionaries repeat may need more room than 32-bit offsets have.
+    if is_any_list(t):
+        return pa.large_list(_item(_wire_for_writing(t.value_type)))
     if pat.is_dictionary(t):
-        return _wire_for_writing(t.value_type)
+        wire = _wire_for_writing(t.value_type)
+        return pa.large_binary() if pat.is_binary(wire) else wire
     if is_int64_storage(t):
         return pa.int64()
     if pat.is_floating(t) or pat.is_decimal(t):
         return pa.float32()
-    if pat.is_large_string(t) or pat.is_large_binary(t):
-        return pa.large_binary()
-    return pa.null() if pat.is_null(t) else pa.binary()
+    if pat.is_null(t):
+        return t
+    return pa.binary() if pat.is_string(t) or pat.is_binary(t) else pa.large_binary()
 
 
 _SIMPLE_TYPES: dict[str, pa.DataType] = {

@@ -1,0 +1,665 @@
+"""Values of any supported Arrow type to wire types and back, whole columns at a time.
+
+For each pair of types a *step* is made once (`_Leaf`, `_List` and a few that wrap another step);
+the steps of a schema are cached, so a batch pays for its values only, and a column whose type is
+its wire type passes as it is.
+
+A step never raises on a value. It returns an array, and `_Fault` s for the values that have no
+place in it; a list's step maps the faults of its items to its own rows and drops those that stand
+under a null, where anything may stand. So the first bad row over all columns is known before one
+error is raised for it.
+
+Whatever is cast with ``safe=False`` here has been compared, or is compared right after.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.errors import EncodeError, SchemaMismatchError
+from tfrecord_io.options import Float64Mode
+from tfrecord_io.schema import is_any_list, normal_type, storage_type, wire_schema
+
+_INT32_MAX = 2**31 - 1
+_INT64_MAX = 2**63 - 1
+_MILLISECONDS_OF_A_DAY = 86_400_000
+_UNITS_OF_A_DAY = {
+    "s": 86_400,
+    "ms": _MILLISECONDS_OF_A_DAY,
+    "us": 86_400 * 10**6,
+    "ns": 86_400 * 10**9,
+}
+
+
+def to_wire(
+    batch: pa.RecordBatch, schema: pa.Schema, *, float64: Float64Mode, row_offset: int = 0
+) -> tuple[pa.RecordBatch, frozenset[str]]:
+    """Bring a batch to the wire types that an encoder takes.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Its columns have the names of `schema` and its types, or others of the same normal form
+        (`tfrecord_io.schema.normal_type`), or the null type.
+    schema : pyarrow.Schema
+        The declared schema. Its nullable flags are held to.
+    float64 : {"warn", "cast", "error"}
+        What to do about values that float32 cannot hold exactly: name their columns, don't look,
+        or raise.
+    row_offset : int
+        Row number of the batch's first row, for errors.
+
+    Returns
+    -------
+    batch : pyarrow.RecordBatch
+        Of ``wire_schema(schema, reading=False)``. Nothing is copied that already has its wire type.
+    narrowed : frozenset of str
+        With "warn", the names of the columns in which a value is not exactly what is written.
+
+    Raises
+    ------
+    EncodeError
+        A null in a column that is not nullable or inside a list (an inner list may be null where
+        the schema allows it), an integer above 2**63 - 1, a value beyond float32's range, a date or
+        time that is none, or a batch that does not have the declared columns. `feature` and `row`
+        are those of the first bad row, and in it of the first bad column.
+    """
+    plan = _writing_plan(batch.schema, schema, float64)
+    arrays, found = plan.run(batch)
+    errors = [(index, fault) for index, fault in found if not fault.is_warning]
+    if errors:
+        index, fault = min(errors, key=lambda item: (item[1].rows[0], item[0]))
+        name = schema.field(index).name
+        raise EncodeError(
+            f"column {name!r} {fault.first_text()}",
+            feature=name,
+            row=row_offset + int(fault.rows[0]),
+        )
+    return plan.batch(batch, arrays), frozenset(schema.field(index).name for index, _ in found)
+
+
+def from_wire(
+    batch: pa.RecordBatch, schema: pa.Schema, *, place: Callable[[int], tuple[int, int]]
+) -> pa.RecordBatch:
+    """Bring a decoded batch to the types that the reader asked for.
+
+    Parameters
+    ----------
+    batch : pyarrow.RecordBatch
+        Of ``wire_schema(schema, reading=True)``.
+    schema : pyarrow.Schema
+        The types asked for. Its nullable flags are held to.
+    place : callable of int to (int, int)
+        Byte offset and record number of a row, for errors only.
+
+    Returns
+    -------
+    pyarrow.RecordBatch
+        Of `schema`. Nothing is copied that already has the type asked for.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A value that does not fit its type, or a null in a column that is not nullable: the first
+        bad row, and in it the first bad column.
+    """
+    plan = _reading_plan(batch.schema, schema)
+    arrays, found = plan.run(batch)
+    if found:
+        index, fault = min(found, key=lambda item: (item[1].rows[0], item[0]))
+        name = schema.field(index).name
+        offset, record = place(int(fault.rows[0]))
+        raise SchemaMismatchError(
+            f"feature {name!r} {fault.first_text()}", offset=offset, record=record, feature=name
+        )
+    return plan.batch(batch, arrays)
+
+
+_NumPy: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Values that have no place in the type they are cast to.
+
+    ``rows`` are their rows in the array that the step was given, ascending, at least one;
+    ``values`` are, as long as ``rows``, what ``describe`` wants to know of each.
+    """
+
+    rows: _NumPy
+    values: _NumPy
+    describe: Callable[[int], str]
+    is_warning: bool = False
+
+    def first_text(self) -> str:
+        return self.describe(int(self.values[0]))
+
+
+_Faults = list[_Fault]
+
+
+class _Step(Protocol):
+    def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
+        """Return the array in the step's target type, and what did not fit."""
+
+
+def _faults_at(bad: _NumPy, describe: Callable[[int], str], **flags: bool) -> _Faults:
+    """Return the fault of the positions at which `bad` is true."""
+    rows = np.flatnonzero(bad)
+    return [_Fault(rows, rows, describe, **flags)] if len(rows) else []
+
+
+def _null_faults(array: pa.Array, text: str) -> _Faults:
+    if not text or not array.null_count:
+        return []
+    return _faults_at(_numpy(array.is_null()), lambda _: text)
+
+
+def _numpy(array: pa.Array) -> _NumPy:
+    return array.to_numpy(zero_copy_only=False)
+
+
+# ---- whole batches -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    steps: Sequence[_Step]
+    schema: pa.Schema
+
+    def run(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[tuple[int, _Fault]]]:
+        arrays = []
+        found = []
+        for index, step in enumerate(self.steps):
+            array, faults = step(batch.column(index))
+            arrays.append(array)
+            found += [(index, fault) for fault in faults]
+        return arrays, found
+
+    def batch(self, batch: pa.RecordBatch, arrays: list[pa.Array]) -> pa.RecordBatch:
+        if not arrays or batch.schema.equals(self.schema):
+            # Without columns the number of rows lives in the batch alone. With equal types
+            # no array has changed.
+            return batch
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+@functools.lru_cache(maxsize=64)
+def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) -> _Plan:
+    if source.names != schema.names:
+        raise EncodeError(
+            f"the batch has the columns {source.names}, and {schema.names} are declared: bring "
+            "all batches to one schema"
+        )
+    wire = wire_schema(schema, reading=False)
+    steps = []
+    for found, declared, target in zip(source, schema, wire, strict=True):
+        if not pat.is_null(found.type) and normal_type(found.type) != normal_type(declared.type):
+            raise EncodeError(
+                f"column {declared.name!r} has the type {found.type} in this batch, and "
+                f"{declared.type} is declared: bring all batches to one schema",
+                feature=declared.name,
+            )
+        text = "" if declared.nullable else "is declared not nullable and holds a null"
+        inner = _has_nullable_inner_lists(declared.type)
+        steps.append(_writing_step(found.type, target.type, float64, text, inner))
+    return _Plan(steps, wire)
+
+
+def _has_nullable_inner_lists(t: pa.DataType) -> bool:
+    t = storage_type(t)
+    if pat.is_dictionary(t):
+        return _has_nullable_inner_lists(t.value_type)
+    return is_any_list(t) and bool(t.value_field.nullable)
+
+
+_NULL_IN_LIST = (
+    "holds a null inside a list, which TFRecord cannot: drop the null or put a value in its place"
+)
+
+
+def _writing_step(
+    source: pa.DataType, target: pa.DataType, float64: Float64Mode, null_text: str, inner: bool
+) -> _Step:
+    """Return the step to a wire type; `null_text` is what is wrong with a null, "" if nothing."""
+    if isinstance(source, pa.BaseExtensionType):
+        step = _writing_step(source.storage_type, target, float64, null_text, inner)
+        return lambda array: step(array.storage)
+    if pat.is_dictionary(source):
+        return _decoded(source, target, float64, null_text, inner)
+    if pat.is_null(source) and not pat.is_null(target):
+        return _Leaf(lambda array: (pa.nulls(len(array), target), []), null_text)
+    if not is_any_list(source):
+        return _Leaf(_leaf_to_wire(source, target, float64), null_text)
+    is_null_allowed = inner and is_any_list(storage_type(source.value_type))
+    item = _writing_step(
+        source.value_type,
+        target.value_type,
+        float64,
+        "" if is_null_allowed else _NULL_IN_LIST,
+        inner=False,
+    )
+    return _List(source, target, item, null_text)
+
+
+def _decoded(
+    source: pa.DataType, target: pa.DataType, float64: Float64Mode, null_text: str, inner: bool
+) -> _Step:
+    value_type = source.value_type
+    if pat.is_string(value_type) or pat.is_binary(value_type):
+        # Repeated values may need more than the 2 GiB of a binary array.
+        value_type = pa.large_binary()
+    step = _writing_step(value_type, target, float64, null_text, inner)
+
+    def run(array: pa.Array) -> tuple[pa.Array, _Faults]:
+        values = array.dictionary
+        if values.type != value_type:
+            values = values.cast(value_type)
+        return step(values.take(array.indices))
+
+    return run
+
+
+@functools.lru_cache(maxsize=64)
+def _reading_plan(wire: pa.Schema, schema: pa.Schema) -> _Plan:
+    steps = []
+    for source, target in zip(wire, schema, strict=True):
+        text = "" if target.nullable else "is missing or has no kind, and the schema allows no null"
+        steps.append(_reading_step(source.type, target.type, text))
+    return _Plan(steps, schema)
+
+
+def _reading_step(source: pa.DataType, target: pa.DataType, null_text: str) -> _Step:
+    if isinstance(target, pa.BaseExtensionType):
+        step = _reading_step(source, target.storage_type, null_text)
+        return _then(step, lambda array: pa.ExtensionArray.from_storage(target, array))
+    if pat.is_dictionary(target):
+        step = _reading_step(source, target.value_type, null_text)
+        return _encoded(step, target)
+    if not is_any_list(target):
+        return _Leaf(_leaf_from_wire(source, target), null_text)
+    item_text = "" if target.value_field.nullable else "has a step without a kind: allow nulls"
+    return _List(
+        source, target, _reading_step(source.value_type, target.value_type, item_text), null_text
+    )
+
+
+def _then(step: _Step, wrap: Callable[[pa.Array], pa.Array]) -> _Step:
+    def run(array: pa.Array) -> tuple[pa.Array, _Faults]:
+        out, faults = step(array)
+        return wrap(out), faults
+
+    return run
+
+
+def _encoded(step: _Step, target: pa.DataType) -> _Step:
+    value_type = target.value_type
+    last = _int_range(target.index_type)[1]
+
+    def run(array: pa.Array) -> tuple[pa.Array, _Faults]:
+        values, faults = step(array)
+        try:
+            encoded = values.dictionary_encode()
+        except pa.ArrowNotImplementedError:
+            # Arrow cannot compare the values (lists, decimal32): each gets an entry of its own.
+            index = pa.array(np.arange(len(values), dtype=np.int32), mask=_numpy(values.is_null()))
+            encoded = pa.DictionaryArray.from_arrays(index, values)
+        if len(encoded.dictionary) > last + 1:
+            too_many = _numpy(pc.fill_null(pc.greater(encoded.indices, last), False))
+            text = f"has more distinct values than a dictionary with {target.index_type} can index"
+            return pa.nulls(len(array), target), faults + _faults_at(too_many, lambda _: text)
+        indices = encoded.indices.cast(target.index_type)
+        dictionary = encoded.dictionary.cast(value_type)
+        return pa.DictionaryArray.from_arrays(
+            indices, dictionary, ordered=target.ordered, safe=False
+        ), faults
+
+    return run
+
+
+# ---- lists ---------------------------------------------------------------------------------------
+
+
+class _List:
+    """Any list type to any other, with `item` for what is inside."""
+
+    def __init__(
+        self, source: pa.DataType, target: pa.DataType, item: _Step, null_text: str
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._item = item
+        self._null_text = null_text
+
+    def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
+        faults = _null_faults(array, self._null_text)
+        if pat.is_list_view(self._source) or pat.is_large_list_view(self._source):
+            array = _without_views(array)
+        if pat.is_fixed_size_list(self._source):
+            return self._from_fixed_size(array, faults)
+        return self._from_offsets(array, faults)
+
+    def _from_fixed_size(self, array: pa.Array, faults: _Faults) -> tuple[pa.Array, _Faults]:
+        size = self._source.list_size
+        child = array.values.slice(array.offset * size, len(array) * size)
+        items, item_faults = self._item(child)
+        faults += _faults_of_rows(array, item_faults, lambda positions: positions // size)
+        if items is child and array.type == self._target:
+            return array, faults
+        return _fixed_size_list(self._target, len(array), items, _null_mask(array)), faults
+
+    def _from_offsets(self, array: pa.Array, faults: _Faults) -> tuple[pa.Array, _Faults]:
+        offsets = _numpy(array.offsets)
+        first, last = offsets[0], offsets[-1]
+        child = array.values.slice(first, last - first)
+        items, item_faults = self._item(child)
+        if item_faults:
+            faults += _faults_of_rows(
+                array,
+                item_faults,
+                lambda positions: np.searchsorted(offsets, positions + first, side="right") - 1,
+            )
+        if items is child and array.type == self._target:
+            return array, faults
+        if first:
+            offsets = offsets - first
+        target = self._target
+        if pat.is_fixed_size_list(target):
+            return self._to_fixed_size(array, offsets, items, faults)
+        mask = _null_mask(array)
+        if pat.is_list_view(target) or pat.is_large_list_view(target):
+            make = pa.ListViewArray if pat.is_list_view(target) else pa.LargeListViewArray
+            index = np.int32 if pat.is_list_view(target) else np.int64
+            starts, sizes = offsets[:-1].astype(index), np.diff(offsets).astype(index)
+            made = make.from_arrays(pa.array(starts), pa.array(sizes), items, target, mask=mask)
+            return made, faults
+        if pat.is_list(target):
+            make, index = pa.ListArray, np.int32
+        else:
+            make, index = pa.LargeListArray, np.int64
+        offsets = pa.array(offsets.astype(index, copy=False))
+        return make.from_arrays(offsets, items, type=target, mask=mask), faults
+
+    def _to_fixed_size(
+        self, array: pa.Array, offsets: _NumPy, items: pa.Array, faults: _Faults
+    ) -> tuple[pa.Array, _Faults]:
+        size = self._target.list_size
+        lengths = np.diff(offsets)
+        fits = lengths == size
+        if fits.all() and not array.null_count:
+            return _fixed_size_list(self._target, len(array), items, None), faults
+        is_null = _numpy(array.is_null())
+        faults += _faults_at(
+            ~fits & ~is_null,
+            lambda row: f"has {lengths[row]} values in this record, and the schema asks for {size}",
+        )
+        if len(array) * size > _INT32_MAX:
+            text = f"is null, and room for nulls of {size} values is too much: read it as a list"
+            return pa.nulls(0, self._target), faults + _faults_at(is_null, lambda _: text)
+        # A null row has room for its values too.
+        is_filled = fits & ~is_null
+        index = offsets[:-1, np.newaxis] + np.arange(size)
+        index = pa.array(index.ravel(), pa.int64(), mask=np.repeat(~is_filled, size))
+        return (
+            _fixed_size_list(self._target, len(array), items.take(index), pa.array(~is_filled)),
+            faults,
+        )
+
+
+def _fixed_size_list(
+    target: pa.DataType, length: int, items: pa.Array, mask: pa.Array | None
+) -> pa.Array:
+    if target.list_size == 0:
+        # from_arrays would divide by the size.
+        is_null = [False] * length if mask is None else mask.to_pylist()
+        return pa.array([None if null else [] for null in is_null], target)
+    return pa.FixedSizeListArray.from_arrays(items, type=target, mask=mask)
+
+
+def _null_mask(array: pa.Array) -> pa.Array | None:
+    return array.is_null() if array.null_count else None
+
+
+def _faults_of_rows(
+    array: pa.Array, faults: _Faults, rows_of: Callable[[_NumPy], _NumPy]
+) -> _Faults:
+    """Return the items' faults as faults of their lists, without those under a null."""
+    live = []
+    for fault in faults:
+        rows = rows_of(fault.rows)
+        keep = _numpy(array.is_valid())[rows]
+        if keep.any():
+            live.append(_Fault(rows[keep], fault.values[keep], fault.describe, fault.is_warning))
+    return live
+
+
+def _without_views(array: pa.Array) -> pa.Array:
+    """Return the large_list with the rows of a list view, which may overlap and lie anywhere.
+
+    Arrow's own cast is not used: with nulls it made invalid arrays (pyarrow 26.0.1).
+    """
+    starts = _numpy(array.offsets).astype(np.int64)
+    sizes = np.where(_numpy(array.is_valid()), _numpy(array.sizes), 0).astype(np.int64)
+    offsets = np.concatenate(([0], np.cumsum(sizes)))
+    index = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+    return pa.LargeListArray.from_arrays(
+        pa.array(offsets), array.values.take(pa.array(index)), mask=_null_mask(array)
+    )
+
+
+# ---- leaves --------------------------------------------------------------------------------------
+
+_LeafCast = Callable[[pa.Array], tuple[pa.Array, _Faults]]
+
+
+class _Leaf:
+    """A leaf's cast, and the check for nulls."""
+
+    def __init__(self, cast: _LeafCast, null_text: str) -> None:
+        self._cast = cast
+        self._null_text = null_text
+
+    def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
+        out, faults = self._cast(array)
+        return out, faults + _null_faults(array, self._null_text)
+
+
+def _same(array: pa.Array) -> tuple[pa.Array, _Faults]:
+    return array, []
+
+
+def _plain(target: pa.DataType) -> _LeafCast:
+    """Return a cast that every value survives."""
+    return lambda array: (array.cast(target), [])
+
+
+def _leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode) -> _LeafCast:
+    if source == target:
+        return _same
+    if pat.is_uint64(source):
+        return _uint64_to_int64
+    if pat.is_integer(source) or pat.is_boolean(source):
+        return _plain(pa.int64())
+    if pat.is_float64(source) or pat.is_decimal(source):
+        return functools.partial(_to_float32, float64=float64)
+    if pat.is_float16(source):
+        return _plain(pa.float32())
+    if pat.is_temporal(source):
+        return functools.partial(_temporal_to_int64, text=_not_that_time(source))
+    return _plain(target)
+
+
+def _uint64_to_int64(array: pa.Array) -> tuple[pa.Array, _Faults]:
+    out = array.view(pa.int64())
+
+    def describe(row: int) -> str:
+        return f"holds {array[row]}, and an Int64List ends at 2**63 - 1: cast it to binary or float"
+
+    return out, _out_of_range(out, 0, None, describe)
+
+
+def _not_that_time(t: pa.DataType) -> str:
+    return f"which is no {t}: cast it to integers, or correct it"
+
+
+def _temporal_to_int64(array: pa.Array, *, text: str) -> tuple[pa.Array, _Faults]:
+    t = array.type
+    out = array.view(pa.int64()) if t.bit_width == 64 else array.view(pa.int32()).cast(pa.int64())
+    return out, _not_temporal(out, t, lambda row: f"holds {out[row]}, {text}")
+
+
+def _not_temporal(values: pa.Array, t: pa.DataType, describe: Callable[[int], str]) -> _Faults:
+    """Return the integers that are no time of a day, or no whole day, where the type wants one."""
+    if pat.is_time(t):
+        return _out_of_range(values, 0, _UNITS_OF_A_DAY[t.unit] - 1, describe)
+    if pat.is_date64(t):
+        whole = _numpy(values.fill_null(0)) % _MILLISECONDS_OF_A_DAY == 0
+        return [] if whole.all() else _faults_at(~whole, describe)
+    return []
+
+
+def _out_of_range(
+    values: pa.Array, low: int | None, high: int | None, describe: Callable[[int], str]
+) -> _Faults:
+    ends = pc.min_max(values)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    if least is None or ((low is None or least >= low) and (high is None or most <= high)):
+        return []
+    bad: _NumPy = np.zeros(len(values), dtype=bool)
+    numbers = _numpy(values.fill_null(least if low is None else max(low, 0)))
+    if low is not None:
+        bad |= numbers < low
+    if high is not None:
+        bad |= numbers > high
+    return _faults_at(bad & _numpy(values.is_valid()), describe)
+
+
+def _to_float32(array: pa.Array, *, float64: Float64Mode) -> tuple[pa.Array, _Faults]:
+    doubles = _decimal_to_float64(array) if pat.is_decimal(array.type) else array
+    out = doubles.cast(pa.float32(), safe=False)
+    wide, narrow = _numpy(doubles), _numpy(out)
+    is_beyond = np.isinf(narrow) & (np.isfinite(wide) | pat.is_decimal(array.type))
+
+    def beyond(row: int) -> str:
+        return f"holds {array[row]}, which is beyond the range of float32, all that TFRecord has"
+
+    faults = _faults_at(is_beyond, beyond)
+    if float64 == "cast":
+        return out, faults
+
+    def inexact(row: int) -> str:
+        return (
+            f"holds {array[row]}, which float32 cannot hold exactly: cast the column to float32, "
+            'or write with float64="warn" or "cast"'
+        )
+
+    is_exact = narrow.astype(np.float64) == wide
+    if pat.is_decimal(array.type):
+        is_exact &= _is_decimal_of(array, narrow.astype(np.float64))
+    is_exact |= np.isnan(wide)
+    return out, faults + _faults_at(~is_exact & ~is_beyond, inexact, is_warning=float64 == "warn")
+
+
+def _decimal_to_float64(array: pa.Array) -> pa.Array:
+    # By way of text: Arrow's direct cast multiplies by a power of ten that is not exact, and so
+    # misses the nearest float64 (3 * 0.1); its parser of numbers never does.
+    return array.cast(pa.string()).cast(pa.float64())
+
+
+def _is_decimal_of(array: pa.Array, floats: _NumPy) -> _NumPy:
+    """Return where a decimal is exactly the float; nulls don't count.
+
+    A float with no more binary than the decimal has decimal places has no more decimal places
+    either, so that its cast to the decimal's scale is exact.
+    """
+    scale = max(array.type.scale, 0)
+    with np.errstate(invalid="ignore"):
+        is_short = np.ldexp(floats, scale) % 1 == 0
+    wide = pa.decimal256(76, scale)
+    cast = pa.array(floats).cast(wide, safe=False)
+    is_equal = pc.equal(array.cast(wide, safe=False), cast).fill_null(True)
+    return is_short & _numpy(is_equal)
+
+
+def _leaf_from_wire(source: pa.DataType, target: pa.DataType) -> _LeafCast:
+    if source == target:
+        return _same
+    if pat.is_boolean(target):
+        return _int64_to_bool
+    if pat.is_integer(target) or pat.is_date32(target):
+        return functools.partial(_int64_to_integer, target=target)
+    if pat.is_temporal(target):
+        return functools.partial(_int64_to_temporal, target=target)
+    if pat.is_float16(target):
+        return _float32_to_float16
+    if pat.is_decimal(target):
+        return functools.partial(_float64_to_decimal, target=target)
+    if pat.is_fixed_size_binary(target):
+        return functools.partial(_binary_to_fixed_size, target=target)
+    return _plain(target)
+
+
+def _does_not_fit(values: pa.Array, target: pa.DataType) -> Callable[[int], str]:
+    return lambda row: f"holds {values[row]}, which does not fit {target}: ask for a wider type"
+
+
+def _int_range(t: pa.DataType) -> tuple[int, int]:
+    if pat.is_signed_integer(t):
+        return -(2 ** (t.bit_width - 1)), 2 ** (t.bit_width - 1) - 1
+    return 0, min(2**t.bit_width - 1, _INT64_MAX)
+
+
+def _int64_to_bool(array: pa.Array) -> tuple[pa.Array, _Faults]:
+    faults = _out_of_range(array, 0, 1, _does_not_fit(array, pa.bool_()))
+    return array.cast(pa.bool_(), safe=False), faults
+
+
+def _int64_to_integer(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:
+    integer = pa.int32() if pat.is_date32(target) else target
+    faults = _out_of_range(array, *_int_range(integer), _does_not_fit(array, target))
+    return array.cast(integer, safe=False).view(target), faults
+
+
+def _int64_to_temporal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:
+    faults = _not_temporal(array, target, _does_not_fit(array, target))
+    if target.bit_width == 32:
+        array = array.cast(pa.int32(), safe=False)
+    return array.view(target), faults
+
+
+def _float32_to_float16(array: pa.Array) -> tuple[pa.Array, _Faults]:
+    out = array.cast(pa.float16(), safe=False)
+    wide = _numpy(array)
+    is_same = (_numpy(out.cast(pa.float32())) == wide) | np.isnan(wide)
+    return out, _faults_at(~is_same, _does_not_fit(array, pa.float16()))
+
+
+def _float64_to_decimal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:
+    # Out of range becomes zero here, which the comparison then finds.
+    out = array.cast(target, safe=False)
+    asked = _numpy(array)
+    found = _numpy(_decimal_to_float64(out))
+    with np.errstate(over="ignore"):
+        # The writer's float32 of this decimal, or an integer that was read exactly.
+        is_same = (found.astype(np.float32) == asked) | (found == asked) | _numpy(array.is_null())
+    return out, _faults_at(~is_same, _does_not_fit(array, target))
+
+
+def _binary_to_fixed_size(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:
+    lengths = pc.binary_length(array)
+    fits = pc.equal(lengths, target.byte_width)
+    if pc.all(fits, min_count=0).as_py():
+        return array.cast(target), []
+    faults = _faults_at(
+        ~_numpy(fits.fill_null(True)),
+        lambda row: f"has {lengths[row]} bytes in this record, and the schema asks for {target}",
+    )
+    return pc.if_else(fits, array, pa.scalar(None, array.type)).cast(target), faults
