@@ -152,7 +152,7 @@ class BatchDecoder(Cursor, Protocol):
         """
 
     def row_place(self, row: int) -> tuple[int, int]:
-        """Return (offset, record) of a row of the batch that `flush` last gave, or failed to give."""
+        """Return (offset, record) of a row of the batch that `flush` last gave (or failed to)."""
 
 
 class Observer(Cursor, Protocol):
