@@ -26,6 +26,10 @@ What decoding means, for each column of the schema and each record
   for float64 (an int beyond 2**53 in magnitude: mismatch); BytesList for binary and string (string:
   invalid UTF-8 is a mismatch, raised by `BatchDecoder.flush`). An empty list of any kind fits every
   ``list`` column. A null leaf fits only features without a kind (and, in lists, without values).
+- Of entries of one name the last counts. As in upb, an entry of a map that has unknown fields itself
+  (a field other than key and value, or one of these with another wire type) is an unknown field:
+  it counts towards ``limits.max_features`` and is otherwise not there. Unknown fields inside the
+  value change nothing.
 - Nullable flags are not looked at (`tfrecord_io.cast.from_wire` does); a batch has the very schema
   that was given.
 - The bits of floats are kept in float32 columns.

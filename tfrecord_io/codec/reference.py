@@ -22,6 +22,7 @@ import pyarrow.types as pat
 from google.protobuf.message import (  # type: ignore[import-untyped]
     DecodeError as ProtobufDecodeError,
 )
+from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
 from tfrecord_io.codec import messages
 from tfrecord_io.codec.hints import foreign_format_hint
@@ -249,7 +250,8 @@ def _has_feature_lists(payload: bytes) -> bool:
 
 
 def _last_of_each(entries: Iterable[_Message]) -> dict[str, _Message]:
-    return {entry.key: entry.value for entry in entries}
+    # protobuf (upb) takes a map entry that has unknown fields for an unknown field itself.
+    return {entry.key: entry.value for entry in entries if not len(UnknownFieldSet(entry))}
 
 
 @dataclass(frozen=True, slots=True)
