@@ -39,6 +39,8 @@ from tfrecord_io.schema import is_any_list, leaf_type, list_depth
 
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
+#: Enough of a file's beginning to tell what it is.
+_HEAD_BYTES = 64
 _CRC_MASK_DELTA = 0xA282EAD8
 _MAX_PAYLOAD_BYTES = 2**31 - 1
 
@@ -163,7 +165,8 @@ class _FrameCursor:
             return None
         header = view[position : position + _HEADER_BYTES]
         if not _fits(header[:8], header[8:]):
-            hint = foreign_format_hint(bytes(header)) if self.offset == 0 else ""
+            head = bytes(view[position : position + _HEAD_BYTES])
+            hint = foreign_format_hint(head) if self.offset == 0 else ""
             raise ChecksumError(
                 "the length of the record does not fit its CRC-32C: the file is damaged here, or "
                 f"it is not an uncompressed TFRecord file{hint}",
