@@ -181,8 +181,18 @@ class Storage(Protocol):
     def create_sink(self, path: str) -> Sink:
         """Return a sink for a new file in a folder that is there."""
 
-    def create_exclusive(self, path: str, data: bytes) -> bool:
-        """Create a durable file with this content at once; return False if there is one already."""
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:
+        """Create a durable file with this content at once; return False if there is one already.
+
+        Parameters
+        ----------
+        path : str
+            The new file, in a folder that is there.
+        data : bytes
+            Its content.
+        scratch : str
+            A folder in which an interrupted call may leave an unfinished file; it must be there.
+        """
 
     def rename(self, source: str, target: str) -> None:
         """Move a file within the store, replacing a file at `target` atomically."""
@@ -369,8 +379,8 @@ class LocalStorage:
     def create_sink(self, path: str) -> Sink:  # noqa: D102
         return _LocalSink(path)
 
-    def create_exclusive(self, path: str, data: bytes) -> bool:  # noqa: D102
-        temporary = f"{path}.{uuid.uuid4().hex}.new"
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
+        temporary = f"{scratch}/{uuid.uuid4().hex}.new"
         try:
             with Path(temporary).open("xb") as file:
                 file.write(data)
@@ -538,9 +548,10 @@ class FsspecStorage:
     def create_sink(self, path: str) -> Sink:  # noqa: D102
         return _FsspecSink(self._filesystem, path)
 
-    def create_exclusive(self, path: str, data: bytes) -> bool:  # noqa: D102
-        if not self.is_folder(path.rpartition("/")[0]):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
+        for folder in (path.rpartition("/")[0], scratch):
+            if not self.is_folder(folder):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(folder))
         try:
             self._filesystem.pipe_file(path, data, mode="create")
         except FileExistsError:
