@@ -195,7 +195,11 @@ def _files(values: list[Any]) -> tuple[ManifestFile, ...]:
 def check_relative(path: str) -> None:
     """Raise `ManifestError` unless a path stays inside its data set and under visible names."""
     names = path.split("/")
-    if not _is_unicode(path) or "\0" in path or any(name in ("", ".", "..") or not is_data_name(name) for name in names):
+    if (
+        not _is_unicode(path)
+        or "\0" in path
+        or any(name in ("", ".", "..") or not is_data_name(name) for name in names)
+    ):
         raise ManifestError(f"the path {_short(path)} is not one of a data file inside a data set")
 
 
