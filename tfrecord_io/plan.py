@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from tfrecord_io.compression import Compression
 from tfrecord_io.errors import OptionError
+from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import (
     CodecName,
     DecodeOptions,
@@ -43,7 +45,7 @@ class WriteJob:
     skip : bool
         The mode is "ignore" and there are data: nothing is to be written.
     schema : pyarrow.Schema
-        All columns, those in the records first and then the partition columns, in normal form.
+        All columns: types in normal form, nullable flags as declared, which values are held to.
     partition_by : tuple of str
         The partition columns, in the order of the folders.
     file_format, record_type, compression, compression_level, max_records_per_file, float64, codec
@@ -61,12 +63,12 @@ class WriteJob:
     partition_by: tuple[str, ...]
     file_format: str
     record_type: RecordType
-    compression: str | None
+    compression: Compression | None
     compression_level: int | None
     max_records_per_file: int | None
     float64: Float64Mode
     codec: CodecName
-    empty_partition: str
+    empty_partition: EmptyPartition
 
     @property
     def data_schema(self) -> pa.Schema:
