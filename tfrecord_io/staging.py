@@ -1,0 +1,322 @@
+"""The hidden folder in a data set: staged files, whose turn it is to commit, what is stale.
+
+::
+
+    TARGET/.tfrecord-io/
+        committing.json          the turn: the one job that commits now, and the process that does
+        it JOB/                     one folder a job; its name says which process runs it
+            00003-1f2e3d4c/      one folder an attempt at a task
+            _SUCCESS             the new manifest
+            commit.json          the commit record: from its creation on the job is committed
+            claim-0001.json      the process that finishes the job after the first one died
+            abandoned            its process lives, but has given up finishing it
+
+Invariants
+----------
+- The turn is created exclusively, and removed only by the process that took it or holds the last
+  claim. A claim is never removed or replaced before the turn is, so two processes never finish the
+  same job at once.
+- A job folder without the turn is nobody's data: it may be removed once its process is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tfrecord_io.errors import CommitConflictError, CommitStateUnknownError
+from tfrecord_io.ownership import Owner, owner_of
+from tfrecord_io.storage import Storage
+
+#: The hidden folder's name.
+STAGING_NAME = ".tfrecord-io"
+
+#: A job of another host counts as dead when nothing changed in its folder for this long (one day).
+STALE_AFTER_SECONDS = 24 * 60 * 60
+
+#: How long a commit waits for another job's commit.
+TURN_SECONDS = 30.0
+_POLL_SECONDS = 0.02
+
+_JOB_ID = re.compile(
+    r"(?P<host>[0-9a-f]{12})-(?P<pid>[0-9]{1,10})-(?P<started>[0-9A-Za-z]{1,32})"
+    r"-(?P<levels>[0-9]{1,3})-[0-9a-f]{8}"
+)
+
+#: The turn, a claim: both small.
+_MAX_RECORD_BYTES = 64 * 1024
+
+#: Folders come and go beside us while jobs start and end; so many tries are enough.
+_SETUP_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """The job that commits now, and the process that carries the commit out."""
+
+    job_id: str
+    owner: Owner
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The hidden folder of one data set.
+
+    Attributes
+    ----------
+    storage : Storage
+        Where the data set is.
+    root : str
+        The data set's path.
+    """
+
+    storage: Storage
+    root: str
+
+    @property
+    def folder(self) -> str:
+        """The hidden folder."""
+        return f"{self.root}/{STAGING_NAME}"
+
+    @property
+    def turn_path(self) -> str:
+        """The file that says whose turn it is."""
+        return f"{self.folder}/committing.json"
+
+    def job_folder(self, job_id: str) -> str:
+        """Return the folder of a job."""
+        return f"{self.folder}/{job_id}"
+
+    def record_path(self, job_id: str) -> str:
+        """Return the commit record of a job."""
+        return f"{self.job_folder(job_id)}/commit.json"
+
+    def is_decided(self, job_id: str) -> bool:
+        """Return whether a job is committed, if perhaps not carried out yet."""
+        return self.storage.exists(self.record_path(job_id))
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    def set_up_job(self, owner_pid: int | None = None) -> str:
+        """Make the folder of a new job and return the job's id.
+
+        Parameters
+        ----------
+        owner_pid : int, optional
+            The process whose end is the job's end; by default this one.
+        """
+        owner = owner_of(owner_pid)
+        levels = 0
+        for _ in range(_SETUP_TRIES):
+            made = self.storage.make_folders(self.root)
+            # Whoever of several jobs ends last takes away the folders that the first one made.
+            levels = max([levels, len(made), *map(_made_levels, self.job_ids())])
+            name = f"{owner.host}-{owner.pid}-{owner.started}-{levels}-{secrets.token_hex(4)}"
+            if self._made_job_folder(name):
+                self._sync_new_folders(levels)
+                return name
+        raise CommitConflictError(
+            "other jobs keep removing the target folder; try again",
+            path=self.storage.url(self.root),
+        )
+
+    def _made_job_folder(self, job_id: str) -> bool:
+        try:
+            self.storage.make_folders(self.folder)
+            self.storage.make_folder(self.job_folder(job_id))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _sync_new_folders(self, levels: int) -> None:
+        path = self.root
+        folders = [self.folder, path]
+        for _ in range(levels):
+            path = path.rpartition("/")[0]
+            folders.append(path or "/")
+        self.storage.sync_folders(folders)
+
+    def job_ids(self) -> list[str]:
+        """Return the jobs that have a folder, sorted."""
+        try:
+            tree = self.storage.tree(self.folder)
+        except FileNotFoundError:
+            return []
+        return sorted({path.partition("/")[0] for path in tree.folders})
+
+    def remove_job(self, job_id: str) -> None:
+        """Remove a job's folder, and the folders made for it that hold nothing else."""
+        self.storage.remove_tree(self.job_folder(job_id))
+        if not self.storage.remove_folder(self.folder):
+            return
+        path = self.root
+        for _ in range(_made_levels(job_id)):
+            if not self.storage.remove_folder(path):
+                return
+            path = path.rpartition("/")[0]
+
+    def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
+        """Return whether the process that runs a job is gone."""
+        match = _JOB_ID.fullmatch(job_id)
+        alive = None
+        if match:
+            owner = Owner(host=match["host"], pid=int(match["pid"]), started=match["started"])
+            alive = owner.is_alive
+        return not alive if alive is not None else self._is_old(job_id, stale_after)
+
+    def _is_old(self, job_id: str, stale_after: float) -> bool:
+        folder = self.job_folder(job_id)
+        try:
+            tree = self.storage.tree(folder)
+            paths = [folder, *(f"{folder}/{name}" for name in (*tree.folders, *tree.files))]
+        except FileNotFoundError:
+            paths = [self.folder]
+        try:
+            return all(self.storage.age_seconds(path) >= stale_after for path in paths)
+        except FileNotFoundError:
+            return False
+
+    # --- the turn ---------------------------------------------------------------------------------
+
+    def turn(self) -> Turn | None:
+        """Return whose turn it is to commit, if anybody's."""
+        value = self._read_json(self.turn_path)
+        if value is None:
+            return None
+        owner = _owner_from_json(value.get("owner"))
+        job_id = value.get("job_id")
+        if owner is None or not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
+            raise CommitStateUnknownError(
+                "the file that says which job commits cannot be understood; a newer version of "
+                "tfrecord-io may have "
+                "written it: look at the target, and remove the file if no job runs",
+                path=self.storage.url(self.turn_path),
+            )
+        return Turn(job_id=job_id, owner=owner)
+
+    def take_turn(self, job_id: str, finish_dead: Callable[[], object]) -> None:
+        """Wait until it is a job's turn to commit.
+
+        Parameters
+        ----------
+        job_id : str
+            The job, which has a folder.
+        finish_dead : callable
+            Finishes the commit of a process that is gone, if that is whose turn it is.
+
+        Raises
+        ------
+        CommitConflictError
+            Another job did not end its commit in `TURN_SECONDS`.
+        """
+        data = _to_json({"job_id": job_id, "owner": asdict(owner_of())})
+        deadline = time.monotonic() + TURN_SECONDS
+        while not self.storage.create_exclusive(self.turn_path, data, self.job_folder(job_id)):
+            finish_dead()
+            if time.monotonic() > deadline:
+                raise CommitConflictError(
+                    f"another job has been committing to the target for {TURN_SECONDS:.0f} "
+                    "seconds; try again, or run "
+                    "'tfrecord-io clean' on the target if that job is gone",
+                    path=self.storage.url(self.root),
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def leave_turn(self) -> None:
+        """End the turn; only for the process that took it or holds the last claim."""
+        self.storage.remove(self.turn_path)
+
+    def is_dead(self, turn: Turn, stale_after: float = STALE_AFTER_SECONDS) -> bool:
+        """Return whether nobody carries out the commit of `turn` any more."""
+        return self._holder_is_dead(turn, self._last_claim(turn.job_id), stale_after)
+
+    def claim(self, turn: Turn, stale_after: float = STALE_AFTER_SECONDS) -> int | None:
+        """Become the process that finishes a dead commit.
+
+        Returns
+        -------
+        int or None
+            The number of the claim, for `abandon`; None if another process finishes or has finished
+            it.
+        """
+        folder = self.job_folder(turn.job_id)
+        data = _to_json(asdict(owner_of()))
+        number = self._last_claim(turn.job_id)
+        if not self._holder_is_dead(turn, number, stale_after):
+            return None
+        try:
+            won = self.storage.create_exclusive(
+                self._claim_path(turn.job_id, number + 1), data, folder
+            )
+        except FileNotFoundError:
+            # The folder goes after the turn: a turn without it is left over from nobody's commit.
+            won = not self.storage.is_folder(folder)
+        return number + 1 if won and self.turn() == turn else None
+
+    def abandon(self, job_id: str, claim: int) -> None:
+        """Say that this process gives up finishing a commit, so that others may.
+
+        Parameters
+        ----------
+        job_id : str
+            The job whose turn it is.
+        claim : int
+            The number of this process's claim; 0 if it took the turn itself.
+        """
+        folder = self.job_folder(job_id)
+        self.storage.create_exclusive(self._abandoned_path(job_id, claim), b"", folder)
+
+    def _claim_path(self, job_id: str, number: int) -> str:
+        return f"{self.job_folder(job_id)}/claim-{number:04d}.json"
+
+    def _abandoned_path(self, job_id: str, number: int) -> str:
+        return f"{self.job_folder(job_id)}/abandoned-{number:04d}"
+
+    def _last_claim(self, job_id: str) -> int:
+        number = 0
+        while self.storage.exists(self._claim_path(job_id, number + 1)):
+            number += 1
+        return number
+
+    def _holder_is_dead(self, turn: Turn, number: int, stale_after: float) -> bool:
+        if self.storage.exists(self._abandoned_path(turn.job_id, number)):
+            return True
+        owner: Owner | None = turn.owner
+        if number:
+            owner = _owner_from_json(self._read_json(self._claim_path(turn.job_id, number)))
+        alive = owner.is_alive if owner else None
+        return not alive if alive is not None else self._is_old(turn.job_id, stale_after)
+
+    def _read_json(self, path: str) -> dict[str, Any] | None:
+        try:
+            data = self.storage.read_bytes(path, _MAX_RECORD_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+def _made_levels(job_id: str) -> int:
+    match = _JOB_ID.fullmatch(job_id)
+    return int(match["levels"]) if match else 0
+
+
+def _to_json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _owner_from_json(value: object) -> Owner | None:
+    if not isinstance(value, dict):
+        return None
+    host, pid, started = (value.get(key) for key in ("host", "pid", "started"))
+    if not isinstance(host, str) or type(pid) is not int or not isinstance(started, str):
+        return None
+    return Owner(host=host, pid=pid, started=started)
