@@ -1,0 +1,359 @@
+"""From staged part files to a visible data set, all or nothing; for stores that rename.
+
+1. Every attempt at a task stages its files in the job's hidden folder (`tfrecord_io.staging`).
+2. The driver waits for its turn, looks at the data set as it is now, and works out final names and
+what is replaced. 3. The commit record, created exclusively, decides. Before it, recovery rolls
+back; after it, forward. 4. The record is carried out (`tfrecord_io.publish`): publish by renames,
+remove what was replaced, then the manifest, then
+   the hidden folder goes.
+
+Whoever writes next, or `clean`, finishes or removes what a killed driver left behind. A failure
+before the record leaves the target, and the folder it is in, as they were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tfrecord_io.commit_plan import plan_commit
+from tfrecord_io.errors import (
+    CommitConflictError,
+    CommitError,
+    CommitStateUnknownError,
+    PrecisionWarning,
+)
+from tfrecord_io.manifest import MANIFEST_NAME
+from tfrecord_io.plan import CleanResult, TaskCommit, WriteJob, WriteResult
+from tfrecord_io.publish import carry_out
+from tfrecord_io.staging import STALE_AFTER_SECONDS, Staging, Turn
+from tfrecord_io.storage import Storage, open_storage
+
+#: How often carrying out a decided commit is tried before its end is left to others.
+_PUBLISH_TRIES = 3
+
+#: How long a reader waits for a commit that publishes.
+_READER_SECONDS = 2.0
+_POLL_SECONDS = 0.02
+
+
+def staging_of(job: WriteJob) -> Staging:
+    """Return the hidden folder of a job's target."""
+    storage, root = open_storage(job.url, job.storage_options)
+    return Staging(storage, root)
+
+
+def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
+    """Publish what task commits name, and nothing else.
+
+    Parameters
+    ----------
+    job : WriteJob
+        Of `tfrecord_io.write.plan_write`.
+    commits : sequence of TaskCommit
+        One for each task, in any order.
+
+    Returns
+    -------
+    WriteResult
+        What was published: nothing if the mode is "ignore" and there are data.
+
+    Raises
+    ------
+    DatasetExistsError, CommitConflictError, CommitError
+        The target is as it was, and the job is rolled back.
+    CommitStateUnknownError
+        The job was decided, or had ended before: look at the target.
+
+    Warns
+    -----
+    PrecisionWarning
+        Once, with all columns whose values were narrowed to float32.
+    """
+    if job.skip:
+        return WriteResult()
+    staging = staging_of(job)
+    _check_is_staged(staging, job.job_id)
+    try:
+        _check_commits(staging, job, commits)
+        staging.take_turn(job.job_id, lambda: _finish_dead_turn(staging, STALE_AFTER_SECONDS))
+        is_decided = _decide(staging, job, commits)
+    except BaseException:
+        _give_up(staging, job.job_id)
+        raise
+    if not is_decided:
+        _give_up(staging, job.job_id)
+        return WriteResult()
+    _finish(staging, job.job_id, claim=0)
+    _warn_of_inexact_columns(job, commits)
+    files = [file for commit in commits for file in commit.files]
+    return WriteResult(
+        files=len(files),
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.bytes for file in files),
+    )
+
+
+def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
+    """Remove what a job staged; the target and the folder it is in are as they were before the job.
+
+    May be called twice, while tasks still write (they fail then), and after `commit_job`: a job
+    that was decided stays committed.
+
+    Parameters
+    ----------
+    job : WriteJob
+        Of `tfrecord_io.write.plan_write`.
+    commits : iterable of (TaskCommit or None)
+        What engines have at hand; not needed, since all of it lies in the job's folder.
+    """
+    del commits
+    if job.skip:
+        return
+    staging = staging_of(job)
+    if not staging.is_decided(job.job_id):
+        staging.remove_job(job.job_id)
+
+
+def recover(
+    staging: Staging, *, stale_after: float = STALE_AFTER_SECONDS, dry_run: bool = False
+) -> CleanResult:
+    """Finish decided commits of dead processes, and remove what else dead jobs left.
+
+    Parameters
+    ----------
+    staging : Staging
+        Of the data set.
+    stale_after : float
+        Seconds after which a job of another host counts as dead.
+    dry_run : bool
+        Only say what would be done.
+    """
+    finished: list[str] = []
+    removed: list[str] = []
+    running: list[str] = []
+    turn = staging.turn()
+    if turn is not None and staging.is_dead(turn, stale_after):
+        (finished if staging.is_decided(turn.job_id) else removed).append(turn.job_id)
+        if not dry_run:
+            _finish_dead_turn(staging, stale_after)
+            turn = staging.turn()
+    for job_id in staging.job_ids():
+        if job_id in (*finished, *removed):
+            continue
+        if (turn is not None and turn.job_id == job_id) or not staging.is_stale(
+            job_id, stale_after
+        ):
+            running.append(job_id)
+            continue
+        removed.append(job_id)
+        if not dry_run:
+            staging.remove_job(job_id)
+    if not dry_run and turn is None and not running and staging.storage.is_folder(staging.folder):
+        staging.storage.remove_folder(staging.folder)
+    return CleanResult(finished=tuple(finished), removed=tuple(removed), running=tuple(running))
+
+
+def clean(
+    path: str | os.PathLike[str],
+    storage_options: Mapping[str, Any] | None = None,
+    *,
+    dry_run: bool = False,
+    stale_after: float = STALE_AFTER_SECONDS,
+) -> CleanResult:
+    """Finish or remove what killed writers left in a data set.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The data set.
+    storage_options : mapping, optional
+        For the file system.
+    dry_run : bool
+        Only say what would be done.
+    stale_after : float
+        Seconds without a change after which a job of another host counts as dead; of this host it
+        is known. 0 ends all of them: only when none of them runs.
+    """
+    storage, root = open_storage(path, storage_options)
+    if not storage.is_folder(root):
+        return CleanResult()
+    return recover(Staging(storage, root), stale_after=stale_after, dry_run=dry_run)
+
+
+def check_not_committing(storage: Storage, path: str) -> str:
+    """Make sure that no commit is being published in the data set that a reader looks at.
+
+    Call it before and after listing: between two calls with the same answer nothing was published.
+
+    Parameters
+    ----------
+    storage : Storage
+        Of the data set.
+    path : str
+        The data set, one of its partition folders or one of its files.
+
+    Returns
+    -------
+    str
+        A token of the data set's state.
+
+    Raises
+    ------
+    CommitConflictError
+        A commit that was begun is not finished; the message says what to do.
+    """
+    folder = path if storage.is_folder(path) else path.rpartition("/")[0]
+    tokens = []
+    while True:
+        tokens.append(_wait_while_publishing(Staging(storage, folder)))
+        parent, _, name = folder.rpartition("/")
+        if "=" not in name:
+            return " ".join(tokens)
+        folder = parent
+
+
+def _wait_while_publishing(staging: Staging) -> str:
+    deadline = time.monotonic() + _READER_SECONDS
+    while True:
+        turn = staging.turn()
+        if turn is None or not staging.is_decided(turn.job_id):
+            break
+        if staging.is_dead(turn):
+            raise CommitConflictError(
+                "a commit to the data set was cut off while it published; 'tfrecord-io clean' on "
+                "it, or the next "
+                "write to it, finishes it",
+                path=staging.storage.url(staging.root),
+            )
+        if time.monotonic() > deadline:
+            raise CommitConflictError(
+                "a commit to the data set is being published; read again when it is done",
+                path=staging.storage.url(staging.root),
+            )
+        time.sleep(_POLL_SECONDS)
+    try:
+        return staging.storage.info(f"{staging.root}/{MANIFEST_NAME}").version
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return "-"
+
+
+def _check_is_staged(staging: Staging, job_id: str) -> None:
+    if not staging.storage.is_folder(staging.job_folder(job_id)):
+        raise CommitStateUnknownError(
+            "nothing of this job is staged: it was committed or aborted before, or cleaned away; "
+            "look at the target",
+            path=staging.storage.url(staging.root),
+        )
+
+
+def _check_commits(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> None:
+    seen = set()
+    for commit in commits:
+        if commit.task_index in seen:
+            raise CommitError(
+                f"two commits of task {commit.task_index} were given; give one a task"
+            )
+        seen.add(commit.task_index)
+        for file in commit.files:
+            path = f"{staging.job_folder(job.job_id)}/{file.staged}"
+            try:
+                size = staging.storage.info(path).size
+            except FileNotFoundError:
+                size = -1
+            if size != file.bytes:
+                raise CommitError(
+                    f"a file that task {commit.task_index} staged is not there as it was written; "
+                    "write again",
+                    path=staging.storage.url(path),
+                )
+
+
+def _decide(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> bool:
+    """Create the commit record; return False if the mode says that nothing is to be written."""
+    storage = staging.storage
+    _check_is_staged(staging, job.job_id)
+    planned = plan_commit(job, commits, storage, staging.root)
+    if planned is None:
+        return False
+    path, folder = staging.record_path(job.job_id), staging.job_folder(job.job_id)
+    sink = storage.create_sink(f"{folder}/{MANIFEST_NAME}")
+    sink.write(planned.manifest.dumps())
+    sink.close()
+    storage.sync_folders([folder])
+    try:
+        storage.create_exclusive(path, planned.record.dumps(), folder)
+    except OSError:
+        # The record may be there although making it durable failed.
+        if not storage.exists(path):
+            raise
+    return True
+
+
+def _give_up(staging: Staging, job_id: str) -> None:
+    """Roll a job back; if it was decided after all, leave its end to others."""
+    if staging.is_decided(job_id):
+        _abandon(staging, job_id, claim=0)
+        return
+    # What cannot be removed now is removed by the next write; the first error is the one to show.
+    with contextlib.suppress(OSError):
+        turn = staging.turn()
+        if turn is not None and turn.job_id == job_id:
+            staging.leave_turn()
+        staging.remove_job(job_id)
+
+
+# --- after the decision ---------------------------------------------------------------------------
+
+
+def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
+    for left in range(_PUBLISH_TRIES - 1, -1, -1):
+        try:
+            carry_out(staging, job_id)
+            break
+        except OSError as error:
+            if left:
+                continue
+            _abandon(staging, job_id, claim)
+            raise CommitStateUnknownError(
+                f"the write is committed, but publishing it failed: {error}; when the cause is "
+                "gone, 'tfrecord-io "
+                "clean' on the target, or the next write to it, finishes it",
+                path=staging.storage.url(staging.root),
+            ) from error
+        except BaseException:
+            _abandon(staging, job_id, claim)
+            raise
+
+
+def _abandon(staging: Staging, job_id: str, claim: int) -> None:
+    # Without the mark others wait until this process ends; nothing else is lost.
+    with contextlib.suppress(OSError):
+        staging.abandon(job_id, claim)
+
+
+def _finish_dead_turn(staging: Staging, stale_after: float) -> None:
+    turn: Turn | None = staging.turn()
+    if turn is None or not staging.is_dead(turn, stale_after):
+        return
+    claim = staging.claim(turn, stale_after)
+    if claim is not None:
+        _finish(staging, turn.job_id, claim=claim)
+
+
+def _warn_of_inexact_columns(job: WriteJob, commits: Iterable[TaskCommit]) -> None:
+    columns = sorted({column for commit in commits for column in commit.inexact_columns})
+    if columns:
+        warnings.warn(
+            f"TFRecord holds 32-bit floats: values of {', '.join(map(repr, columns))} were rounded "
+            "to the "
+            "nearest; cast the columns "
+            'to float32, or say float64="cast", to have no warning, float64="error" to have an '
+            "error",
+            PrecisionWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,242 @@
+"""What a commit changes: from task commits and the data set as it is to a record and a manifest.
+
+Only names, sizes and the old manifest are looked at, and nothing is written. Called by the one job
+whose turn it is, so what is found here stays so until the record is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tfrecord_io.errors import DatasetExistsError, LayoutError, ManifestError, SchemaMismatchError
+from tfrecord_io.layout import format_part_name, is_data_name, next_task_index, parse_partition_path
+from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, ManifestFile
+from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
+from tfrecord_io.publish import CommitRecord
+from tfrecord_io.schema import normal_schema
+from tfrecord_io.staging import STAGING_NAME
+from tfrecord_io.storage import Storage, Tree
+
+#: Hadoop's checksum of the manifest, which no longer fits once the manifest is replaced.
+_MANIFEST_CHECKSUM = f".{MANIFEST_NAME}.crc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCommit:
+    """A commit that only needs to be decided."""
+
+    record: CommitRecord
+    manifest: Manifest
+
+
+def plan_commit(
+    job: WriteJob, commits: Sequence[TaskCommit], storage: Storage, root: str
+) -> PlannedCommit | None:
+    """Work out final names, what is replaced, and the new manifest.
+
+    Returns
+    -------
+    PlannedCommit or None
+        None if the mode is "ignore" and there are data by now.
+
+    Raises
+    ------
+    DatasetExistsError
+        The mode is "error" and there are data by now.
+    SchemaMismatchError, LayoutError
+        See `check_appendable`; or something is in the way of a file or folder.
+    """
+    tree = storage.tree(root, skip=STAGING_NAME)
+    if job.mode in ("error", "ignore") and (tree.files or tree.folders):
+        if job.mode == "ignore":
+            return None
+        raise DatasetExistsError(
+            "the target was empty when the job began and is not any more: another job wrote to it",
+            path=storage.url(root),
+        )
+    manifest = None
+    if job.mode in ("append", "overwrite_partitions"):
+        manifest = read_manifest(storage, root)
+        check_appendable(job, tree, manifest)
+    first_task = next_task_index(map(_base_name, tree.files)) if job.mode == "append" else 0
+    publish = {
+        _final_path(commit.task_index + first_task, file): file
+        for commit in sorted(commits, key=lambda commit: commit.task_index)
+        for file in commit.files
+    }
+    _check_places(storage, root, tree, publish)
+    remove = _replaced(job, tree, publish)
+    return PlannedCommit(
+        record=CommitRecord(
+            publish=tuple((file.staged, final) for final, file in publish.items()),
+            remove=tuple(remove),
+            remove_folders=tuple(_emptied(job, tree, remove)),
+        ),
+        manifest=_new_manifest(job, publish, _kept(storage, root, manifest, {*remove, *publish})),
+    )
+
+
+def read_manifest(storage: Storage, root: str) -> Manifest | None:
+    """Return the manifest of a data set, or None if it has none of ours.
+
+    Raises
+    ------
+    ManifestError
+        It cannot be understood; `path` names it.
+    """
+    path = f"{root}/{MANIFEST_NAME}"
+    try:
+        return Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except ManifestError as error:
+        raise ManifestError(error.what, path=storage.url(path)) from error
+
+
+def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> None:
+    """Raise unless what a job writes can stand beside the data that are there.
+
+    Raises
+    ------
+    SchemaMismatchError
+        Columns, types, record type or file format differ.
+    LayoutError
+        The partition columns differ.
+    """
+    for path in filter(_is_data, tree.files):
+        names = tuple(name for name, _ in parse_partition_path(path.rpartition("/")[0]))
+        if names != job.partition_by:
+            raise LayoutError(
+                f"the data set is partitioned by {_names(names)} and the data to be added by "
+                f"{_names(job.partition_by)}; partition them alike, or overwrite",
+                path=path,
+            )
+    if manifest is None:
+        return
+    if tuple(manifest.partition_schema.names) != job.partition_by:
+        raise LayoutError(
+            f"the data set is partitioned by {_names(manifest.partition_schema.names)} and the "
+            "data to be added by "
+            f"{_names(job.partition_by)}; partition them alike, or overwrite"
+        )
+    record_type = job.record_type if job.file_format == "tfrecord" else None
+    if (manifest.file_format, manifest.record_type) != (job.file_format, record_type):
+        raise SchemaMismatchError(
+            f"the data set holds {manifest.record_type or manifest.file_format} and the data to be "
+            "added are "
+            f"{record_type or job.file_format}; write them elsewhere, or overwrite"
+        )
+    old_texts = _columns(manifest.schema, manifest.partition_schema)
+    new_texts = _columns(normal_schema(job.data_schema), normal_schema(job.partition_schema))
+    if old_texts != new_texts:
+        raise SchemaMismatchError(
+            "the data to be added have other columns than the data set: it has "
+            f"{_difference(old_texts, new_texts)}, they have {_difference(new_texts, old_texts)}; "
+            "cast or reorder "
+            "them, or overwrite"
+        )
+
+
+def _columns(*schemas: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}" for schema in schemas for field in schema]
+
+
+def _difference(these: list[str], those: list[str]) -> str:
+    found = [text for text in these if text not in those]
+    if not found:
+        found = [] if {*these} != {*those} else these
+    return ", ".join(found[:20]) + (" and more" if len(found) > 20 else "") or "nothing else"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def _is_data(path: str) -> bool:
+    return all(map(is_data_name, path.split("/")))
+
+
+def _base_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _final_path(task_index: int, file: StagedFile) -> str:
+    name = format_part_name(task_index, file.file_index, file.extension)
+    return f"{file.folder}/{name}" if file.folder else name
+
+
+def _check_places(storage: Storage, root: str, tree: Tree, publish: Iterable[str]) -> None:
+    files, folders = {*tree.files}, {*tree.folders}
+    for path in publish:
+        parts = path.split("/")
+        parents = {"/".join(parts[:depth]) for depth in range(1, len(parts))}
+        if path in folders or parents & files:
+            raise LayoutError(
+                "a folder stands where a file is to be, or a file or link where a folder is to be; "
+                "remove it",
+                path=storage.url(f"{root}/{path}"),
+            )
+
+
+def _replaced(job: WriteJob, tree: Tree, publish: Mapping[str, StagedFile]) -> list[str]:
+    """Return the files that go, sorted; files that a rename replaces are not among them."""
+    checksums = [_MANIFEST_CHECKSUM] if _MANIFEST_CHECKSUM in tree.files else []
+    if job.mode == "overwrite":
+        return [path for path in tree.files if path not in publish and path != MANIFEST_NAME]
+    if job.mode == "overwrite_partitions":
+        written = {_partition(file.folder, job) for file in publish.values()}
+        gone = [p for p in tree.files if p not in publish and _partition(p, job) in written]
+        return sorted([*checksums, *gone])
+    return checksums
+
+
+def _partition(path: str, job: WriteJob) -> tuple[tuple[str, str | None], ...] | None:
+    """Return the partition that a folder or file belongs to, however it is spelled."""
+    try:
+        found = parse_partition_path("/".join(path.split("/")[: len(job.partition_by)]))
+    except LayoutError:
+        return None
+    return tuple(found) if len(found) == len(job.partition_by) else None
+
+
+def _emptied(job: WriteJob, tree: Tree, remove: Iterable[str]) -> list[str]:
+    if job.mode == "overwrite":
+        return list(tree.folders)
+    parents: set[str] = set()
+    for path in remove:
+        parts = path.split("/")
+        parents.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
+    return sorted(parents)
+
+
+def _kept(
+    storage: Storage, root: str, manifest: Manifest | None, gone: set[str]
+) -> list[ManifestFile]:
+    """Return the old manifest's files that are still there as it says."""
+    if manifest is None:
+        return []
+    sizes = {
+        info.path.removeprefix(f"{root}/"): info.size
+        for info in storage.list_files(root, keep=is_data_name)
+    }
+    return [f for f in manifest.files if f.path not in gone and sizes.get(f.path) == f.bytes]
+
+
+def _new_manifest(
+    job: WriteJob, publish: Mapping[str, StagedFile], kept: list[ManifestFile]
+) -> Manifest:
+    new = [
+        ManifestFile(path=final, bytes=file.bytes, rows=file.rows, marks=file.marks)
+        for final, file in publish.items()
+    ]
+    return Manifest(
+        file_format=job.file_format,
+        record_type=job.record_type if job.file_format == "tfrecord" else None,
+        compression=job.compression,
+        schema=normal_schema(job.data_schema),
+        partition_schema=normal_schema(job.partition_schema),
+        files=(*kept, *new),
+    )
