@@ -1,0 +1,297 @@
+"""One task of a write: batches to staged part files.
+
+`write_task` runs wherever an engine puts it. It splits rows by partition value (rows of one value
+keep their order) and stages files in a folder of its own, so attempts at one task never meet. What
+it writes depends on the rows alone, never on the sizes of the batches. `tfrecord_io.commit` makes
+the files visible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
+from tfrecord_io.layout import format_segments
+from tfrecord_io.part_writer import FileWriter, file_format
+from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
+from tfrecord_io.schema import normal_type
+from tfrecord_io.staging import Staging
+from tfrecord_io.storage import Sink, open_storage
+
+#: Batches larger than this are cut before they are encoded.
+_PIECE_BYTES = 16 * 1024 * 1024
+
+#: All files of a task together hold no more than about this much in memory.
+_BUFFER_BYTES = 64 * 1024 * 1024
+
+
+def write_task(
+    job: WriteJob,
+    task_index: int,
+    batches: Iterable[pa.RecordBatch | pa.Table],
+    *,
+    row_offset: int = 0,
+) -> TaskCommit:
+    """Stage the part files of one task.
+
+    Parameters
+    ----------
+    job : WriteJob
+        Of `plan_write`.
+    task_index : int
+        Which task, 0-based: the order of the rows in the data set is the order of the tasks.
+    batches : iterable of pyarrow.RecordBatch or pyarrow.Table
+        The task's rows, with the columns of the job's schema in any order.
+    row_offset : int
+        Number of the task's first row, for errors.
+
+    Returns
+    -------
+    TaskCommit
+        For `tfrecord_io.commit.commit_job`. Without rows there are no files.
+
+    Raises
+    ------
+    EncodeError, LimitExceededError, LayoutError, SchemaMismatchError
+        A batch cannot be written; what this attempt staged is removed.
+    CommitError
+        The job was aborted meanwhile.
+    """
+    attempt = _Attempt(job, task_index)
+    rows = row_offset
+    try:
+        for batch in () if job.skip else _record_batches(batches):
+            for piece in _pieces(batch):
+                attempt.write(piece, rows)
+                rows += piece.num_rows
+        return attempt.commit()
+    except BaseException:
+        attempt.discard()
+        raise
+
+
+def _record_batches(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from batch.to_batches() if isinstance(batch, pa.Table) else (batch,)
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch into pieces of about `_PIECE_BYTES`."""
+    size = sum(map(_decoded_bytes, batch.columns))
+    count = max(1, min(batch.num_rows, -(-size // _PIECE_BYTES)))
+    rows = max(1, -(-batch.num_rows // count))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    if pat.is_dictionary(column.type) and len(column.dictionary):
+        return int(column.dictionary.nbytes / len(column.dictionary) * len(column))
+    return int(column.nbytes)
+
+
+class _Folder:
+    """The files of one partition folder of a task."""
+
+    __slots__ = ("file_index", "rows", "sink", "staged", "writer")
+
+    def __init__(self) -> None:
+        self.file_index = -1
+        self.rows = 0
+        self.staged = ""
+        self.sink: Sink | None = None
+        self.writer: FileWriter | None = None
+
+
+class _Attempt:
+    """One attempt at one task."""
+
+    def __init__(self, job: WriteJob, task_index: int) -> None:
+        self._job = job
+        self._task_index = task_index
+        self._storage, root = open_storage(job.url, job.storage_options)
+        self._name = f"{task_index:05d}-{secrets.token_hex(4)}"
+        self._job_folder = Staging(self._storage, root).job_folder(job.job_id)
+        self._folder = f"{self._job_folder}/{self._name}"
+        self._format = file_format(job)
+        self._data_names = job.data_schema.names
+        self._folders: dict[str, _Folder] = {}
+        self._files: list[StagedFile] = []
+        self._opened = 0
+        self._inexact: set[str] = set()
+
+    def write(self, batch: pa.RecordBatch, row_offset: int) -> None:
+        """Add a batch's rows to the files of their folders."""
+        self._check_columns(batch)
+        data = batch.select(self._data_names)
+        prepared, inexact = self._format.prepare(data, row_offset)
+        self._inexact |= inexact
+        for path, rows, order in _split(batch, prepared, self._job):
+            self._write_rows(path, rows, row_offset, order)
+        self._bound_buffers()
+
+    def _check_columns(self, batch: pa.RecordBatch) -> None:
+        expected = self._job.schema
+        if sorted(batch.schema.names) != sorted(expected.names):
+            raise SchemaMismatchError(
+                f"a batch has the columns {batch.schema.names}, the job {expected.names}"
+            )
+        for name in self._job.partition_by:
+            t = batch.schema.field(name).type
+            if not pat.is_null(t) and normal_type(t) != expected.field(name).type:
+                raise SchemaMismatchError(
+                    f"partition column {name!r} of a batch is of type {t}, in the job of type "
+                    f"{expected.field(name).type}",
+                    feature=name,
+                )
+
+    def _make_folder(self) -> None:
+        try:
+            self._storage.make_folder(self._folder)
+        except FileNotFoundError:
+            raise CommitError(
+                "the job of this task was aborted, or cleaned away; nothing is written",
+                path=self._storage.url(self._job_folder),
+            ) from None
+
+    def _write_rows(
+        self, path: str, rows: pa.RecordBatch, row_offset: int, order: pa.Array | None
+    ) -> None:
+        folder = self._folders.setdefault(path, _Folder())
+        start = 0
+        while start < rows.num_rows:
+            writer = folder.writer or self._open(folder)
+            limit = self._job.max_records_per_file
+            part = rows.slice(start, None if limit is None else limit - folder.rows)
+            try:
+                writer.write(part)
+            except (EncodeError, LimitExceededError) as error:
+                raise _with_true_row(error, start, row_offset, order) from error
+            start += part.num_rows
+            folder.rows += part.num_rows
+            if folder.rows == self._job.max_records_per_file:
+                self._close(path, folder)
+
+    def _open(self, folder: _Folder) -> FileWriter:
+        folder.file_index += 1
+        folder.rows = 0
+        if not self._opened:
+            self._make_folder()
+        folder.staged = f"{self._name}/{self._opened:06d}"
+        self._opened += 1
+        folder.sink = self._storage.create_sink(f"{self._job_folder}/{folder.staged}")
+        folder.writer = self._format.open(folder.sink)
+        return folder.writer
+
+    def _close(self, path: str, folder: _Folder) -> None:
+        if folder.writer is None:
+            return
+        written = folder.writer.close()
+        self._files.append(
+            StagedFile(
+                staged=folder.staged,
+                folder=path,
+                file_index=folder.file_index,
+                extension=self._format.extension,
+                bytes=written.bytes,
+                rows=written.rows,
+                marks=written.marks,
+            )
+        )
+        folder.writer = folder.sink = None
+
+    def _bound_buffers(self) -> None:
+        sinks = [folder.sink for folder in self._folders.values() if folder.sink is not None]
+        if sum(sink.buffered for sink in sinks) > _BUFFER_BYTES:
+            for sink in sinks:
+                sink.spill()
+
+    def commit(self) -> TaskCommit:
+        """Close all files and say what was staged."""
+        for path, folder in self._folders.items():
+            self._close(path, folder)
+        if self._files:
+            self._storage.sync_folders([self._folder, self._job_folder])
+        files = sorted(self._files, key=lambda file: (file.folder, file.file_index))
+        return TaskCommit(
+            task_index=self._task_index,
+            files=tuple(files),
+            inexact_columns=tuple(sorted(self._inexact)),
+        )
+
+    def discard(self) -> None:
+        """Remove what was staged; whatever stays goes with the job's folder."""
+        if self._opened:
+            with contextlib.suppress(OSError):
+                self._storage.remove_tree(self._folder)
+
+
+def _with_true_row(
+    error: EncodeError | LimitExceededError, start: int, row_offset: int, order: pa.Array | None
+) -> EncodeError | LimitExceededError:
+    """Return an encoder's error with the row as the caller counts it."""
+    if error.row is None:
+        return error
+    row = start + error.row
+    return type(error)(
+        error.what,
+        feature=error.feature,
+        row=row_offset + (row if order is None else order[row].as_py()),
+    )
+
+
+def _split(
+    batch: pa.RecordBatch, prepared: pa.RecordBatch, job: WriteJob
+) -> Iterator[tuple[str, pa.RecordBatch, pa.Array | None]]:
+    """Give the rows of each partition folder.
+
+    Yields
+    ------
+    folder : str
+        Its path; empty without partition columns.
+    rows : pyarrow.RecordBatch
+        The rows of `prepared` that belong in it, in their order.
+    order : pyarrow.Array or None
+        Their indices in `prepared`; None if these are all rows.
+    """
+    if not job.partition_by:
+        yield "", prepared, None
+        return
+    columns = []
+    for name in job.partition_by:
+        values = _normal_column(batch, name, job.schema.field(name).type)
+        if batch.column(name).null_count and not job.schema.field(name).nullable:
+            raise EncodeError(f"column {name!r} has a null, and is not nullable", feature=name)
+        segments = format_segments(name, values.dictionary, empty_partition=job.empty_partition)
+        columns.append(pa.array(segments, pa.string()).take(values.indices))
+    paths = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "/")
+    encoded = paths.dictionary_encode()
+    folders, codes = encoded.dictionary.to_pylist(), encoded.indices
+    if len(folders) == 1:
+        yield folders[0], prepared, None
+        return
+    # Arrow's sort of indices is stable, so rows of one folder keep their order.
+    order = pc.sort_indices(codes)
+    runs = pc.run_end_encode(codes.take(order))
+    sorted_rows = prepared.take(order)
+    start = 0
+    for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+        length = end - start
+        yield folders[code], sorted_rows.slice(start, length), order.slice(start, length)
+        start = end
+
+
+def _normal_column(batch: pa.RecordBatch, name: str, t: pa.DataType) -> pa.DictionaryArray:
+    values = batch.column(name)
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.storage
+    if pat.is_null(values.type):
+        zeros = pa.array([0] * len(values), pa.int32())
+        return pa.DictionaryArray.from_arrays(zeros, pa.nulls(1, t))
+    return values.cast(t).dictionary_encode(null_encoding="encode")

@@ -1,0 +1,160 @@
+"""One part file: batches in, bytes out. The seam for file formats.
+
+`tfrecord_io.write` knows tasks, folders and staging; what the bytes of a file are, it leaves to a
+`FileFormat`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from tfrecord_io.cast import to_wire
+from tfrecord_io.codec import get_codec
+from tfrecord_io.codec.base import BatchEncoder
+from tfrecord_io.compression import Compressor, compressor, suffix
+from tfrecord_io.errors import OptionError
+from tfrecord_io.options import SPLIT_BYTES
+from tfrecord_io.plan import WriteJob
+from tfrecord_io.schema import wire_schema
+from tfrecord_io.storage import Sink
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """What a closed file holds; see `tfrecord_io.manifest.ManifestFile`."""
+
+    rows: int
+    bytes: int
+    marks: tuple[tuple[int, int], ...] = ()
+
+
+class FileWriter(Protocol):
+    """Writes one part file."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the rows of a batch that the format has prepared."""
+
+    def close(self) -> WrittenFile:
+        """Make the file whole and durable."""
+
+
+class FileFormat(Protocol):
+    """Makes the files of one task."""
+
+    #: What the names of its files end in.
+    extension: str
+
+    def prepare(
+        self, batch: pa.RecordBatch, row_offset: int
+    ) -> tuple[pa.RecordBatch, frozenset[str]]:
+        """Bring a batch of the data columns to what `FileWriter.write` takes.
+
+        Returns
+        -------
+        batch : pyarrow.RecordBatch
+            The same rows.
+        inexact : frozenset of str
+            Columns in which a value is not exactly what is written.
+        """
+
+    def open(self, sink: Sink) -> FileWriter:
+        """Begin a file."""
+
+
+def file_format(job: WriteJob) -> FileFormat:
+    """Return the format that a job writes."""
+    if job.file_format == "tfrecord":
+        return TFRecordFormat(job)
+    raise OptionError(f"file_format is {job.file_format!r}; it must be 'tfrecord'")
+
+
+class TFRecordFormat:
+    """TFRecord files, compressed or not."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+        self._schema = job.data_schema
+        wire = wire_schema(self._schema, reading=False)
+        self._encoder = get_codec(job.codec).encoder(wire, job.record_type)
+        self.extension = f".tfrecord{suffix(job.compression)}"
+
+    def prepare(
+        self, batch: pa.RecordBatch, row_offset: int
+    ) -> tuple[pa.RecordBatch, frozenset[str]]:
+        """Cast to wire types; see `tfrecord_io.cast.to_wire` for what is refused."""
+        return to_wire(batch, self._schema, float64=self._job.float64, row_offset=row_offset)
+
+    def open(self, sink: Sink) -> FileWriter:
+        """Begin a file."""
+        job = self._job
+        if job.compression is None:
+            return _PlainWriter(sink, self._encoder)
+        stream = compressor(job.compression, job.compression_level)
+        return _CompressedWriter(sink, self._encoder, stream)
+
+
+class _PlainWriter:
+    """Writes framed records, and marks one about every `SPLIT_BYTES`."""
+
+    __slots__ = ("_encoder", "_marks", "_next_mark", "_rows", "_sink")
+
+    def __init__(self, sink: Sink, encoder: BatchEncoder) -> None:
+        self._sink = sink
+        self._encoder = encoder
+        self._rows = 0
+        self._next_mark = SPLIT_BYTES
+        self._marks: list[tuple[int, int]] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        data, offsets = self._encoder.encode(batch)
+        self._mark(offsets)
+        self._sink.write(data)
+        self._rows += batch.num_rows
+
+    def _mark(self, offsets: pa.UInt64Array) -> None:
+        begin, rows = self._sink.size, len(offsets) - 1
+        while rows and begin + offsets[rows - 1].as_py() >= self._next_mark:
+            row = _first_at_least(offsets, self._next_mark - begin)
+            offset = begin + offsets[row].as_py()
+            self._marks.append((offset, self._rows + row))
+            self._next_mark = (offset // SPLIT_BYTES + 1) * SPLIT_BYTES
+
+    def close(self) -> WrittenFile:
+        self._sink.close()
+        return WrittenFile(rows=self._rows, bytes=self._sink.size, marks=tuple(self._marks))
+
+
+class _CompressedWriter:
+    """Writes framed records through a compressor."""
+
+    __slots__ = ("_encoder", "_rows", "_sink", "_stream")
+
+    def __init__(self, sink: Sink, encoder: BatchEncoder, stream: Compressor) -> None:
+        self._sink = sink
+        self._encoder = encoder
+        self._stream = stream
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        data, _ = self._encoder.encode(batch)
+        self._sink.write(self._stream.compress(data))
+        self._rows += batch.num_rows
+
+    def close(self) -> WrittenFile:
+        self._sink.write(self._stream.flush())
+        self._sink.close()
+        return WrittenFile(rows=self._rows, bytes=self._sink.size)
+
+
+def _first_at_least(offsets: pa.UInt64Array, least: int) -> int:
+    low, high = 0, len(offsets) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if offsets[middle].as_py() < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
