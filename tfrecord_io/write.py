@@ -1,0 +1,356 @@
+"""Writing a data set: the plan, and the write of a whole table without an engine.
+
+`plan_write` checks everything that can be checked before anything is written; engines give its job
+to `tfrecord_io.attempt.write_task` on their workers and to `tfrecord_io.commit.commit_job` on the
+driver. `write_table` does all three with threads of this process. Task k holds the rows from ``k *
+rows_per_task`` on, so what is written depends neither on the number of threads nor on the batches
+that came in.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tfrecord_io.attempt import write_task as write_task
+from tfrecord_io.codec import get_codec
+from tfrecord_io.commit import abort_job, commit_job, recover
+from tfrecord_io.commit_plan import check_appendable, read_manifest
+from tfrecord_io.compression import check_level, normalize_compression
+from tfrecord_io.errors import (
+    DatasetExistsError,
+    LayoutError,
+    OptionError,
+)
+from tfrecord_io.feed import Feeder
+from tfrecord_io.layout import EmptyPartition, check_partition_name, format_segments
+from tfrecord_io.options import (
+    DEFAULT_ROWS_PER_TASK,
+    CodecName,
+    Float64Mode,
+    RecordType,
+    SaveMode,
+    choice,
+    positive,
+)
+from tfrecord_io.plan import WriteJob, WriteResult
+from tfrecord_io.schema import check_writable, normal_schema
+from tfrecord_io.staging import STAGING_NAME, Staging
+from tfrecord_io.storage import LocalStorage, Storage, open_storage
+
+
+def plan_write(
+    schema: pa.Schema,
+    path: str | os.PathLike[str],
+    *,
+    partition_by: str | Sequence[str] = (),
+    mode: SaveMode = "error",
+    record_type: RecordType = "Example",
+    compression: str | None = None,
+    compression_level: int | None = None,
+    max_records_per_file: int | None = None,
+    float64: Float64Mode = "warn",
+    codec: CodecName = "auto",
+    storage_options: Mapping[str, Any] | None = None,
+    empty_partition: EmptyPartition = "error",
+    owner_pid: int | None = None,
+) -> WriteJob:
+    """Check a write, finish or remove what killed jobs left in the target, and begin a job.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        All columns, the partition columns among them. Nullable flags are held to.
+    path : str or path-like
+        The target folder; a local path or URL.
+    partition_by : str or sequence of str
+        Columns that become ``key=value`` folders, outermost first, and stand in no record.
+    mode : {"error", "overwrite", "append", "ignore", "overwrite_partitions"}
+        What becomes of data that are there: refuse, replace all, add, write nothing, or replace
+        those partitions that are written.
+    record_type : {"Example", "SequenceExample", "ByteArray"}
+        What a row becomes.
+    compression : str, optional
+        ``gzip``, ``deflate``, ``bzip2``, ``zstd``, ``snappy``, ``lz4``, or Hadoop's name of the
+        codec.
+    compression_level : int, optional
+        See `tfrecord_io.compression.compressor`.
+    max_records_per_file : int, optional
+        A task begins another file of a folder after so many rows.
+    float64 : {"warn", "cast", "error"}
+        What to do about values that float32 cannot hold exactly.
+    codec : {"auto", "native", "reference"}
+        Which codec encodes.
+    storage_options : mapping, optional
+        For the file system.
+    empty_partition : {"error", "null"}
+        What to do about empty strings in partition columns.
+    owner_pid : int, optional
+        The process on this host whose end means that the job is dead, for engines whose planning
+        process ends before the job does. By default this process.
+
+    Returns
+    -------
+    WriteJob
+        To be pickled to tasks. It ends with `tfrecord_io.commit.commit_job` or `abort_job`.
+
+    Raises
+    ------
+    OptionError, UnsupportedTypeError, LayoutError, SchemaMismatchError
+        What was asked for is not possible; nothing was written.
+    DatasetExistsError
+        The mode is "error" and there are data, or the target is a file.
+    """
+    names = _check_partitions(schema, partition_by)
+    choice("mode", mode, SaveMode)
+    choice("record_type", record_type, RecordType)
+    choice("float64", float64, Float64Mode)
+    choice("empty_partition", empty_partition, EmptyPartition)
+    if max_records_per_file is not None:
+        positive("max_records_per_file", max_records_per_file)
+    if mode == "overwrite_partitions" and not names:
+        raise OptionError('mode="overwrite_partitions" needs partition columns; name them')
+    known_compression = normalize_compression(compression)
+    level = check_level(known_compression, compression_level)
+    check_writable(pa.schema([f for f in schema if f.name not in names]), record_type)
+    get_codec(codec)
+    normal = normal_schema(schema)
+    storage, root = open_storage(path, storage_options)
+    _check_target(storage, root, mode)
+    staging = Staging(storage, root)
+
+    def job(job_id: str, *, skip: bool) -> WriteJob:
+        return WriteJob(
+            url=os.fspath(path) if not isinstance(storage, LocalStorage) else root,
+            storage_options=dict(storage_options or {}),
+            job_id=job_id,
+            mode=mode,
+            skip=skip,
+            schema=pa.schema([f.with_nullable(schema.field(f.name).nullable) for f in normal]),
+            partition_by=names,
+            file_format="tfrecord",
+            record_type=record_type,
+            compression=known_compression,
+            compression_level=level,
+            max_records_per_file=max_records_per_file,
+            float64=float64,
+            codec=codec,
+            empty_partition=empty_partition,
+        )
+
+    if storage.is_folder(root):
+        recover(staging)
+    if storage.is_folder(root) and _has_data(staging, job("", skip=True)):
+        return job("", skip=True)
+    return job(staging.set_up_job(owner_pid), skip=False)
+
+
+def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> tuple[str, ...]:
+    names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    for index, name in enumerate(names):
+        found = schema.get_all_field_indices(name)
+        if not found:
+            raise LayoutError(
+                f"there is no column {name!r} to partition by; there are {schema.names}"
+            )
+        if len(found) > 1:
+            raise LayoutError(f"two columns are named {name!r}; rename one of them", feature=name)
+        if name in names[:index]:
+            raise LayoutError(f"the partition column {name!r} is named twice", feature=name)
+        check_partition_name(name)
+        # Of no values: only the type is looked at.
+        t = schema.field(name).type
+        format_segments(name, pa.array([], t if not _is_nested(t) else pa.list_(pa.null())))
+    if names and len(names) == len(schema):
+        raise LayoutError(
+            "all columns are partition columns; at least one must stay in the records"
+        )
+    return names
+
+
+def _is_nested(t: pa.DataType) -> bool:
+    return bool(pat.is_nested(t))
+
+
+def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
+    if not storage.writable:
+        raise OptionError(
+            f"writing to {storage.url(root)} is not possible; write to a local folder and copy it"
+        )
+    if not storage.is_folder(root) and storage.exists(root):
+        raise DatasetExistsError(
+            "the target is a file, and a data set is a folder; choose another path",
+            path=storage.url(root),
+        )
+    if mode == "overwrite" and storage.local_path(root) is not None:
+        target = Path(root).resolve()
+        for place, what in ((Path.cwd(), "working"), (Path.home(), "home")):
+            if target == place.resolve() or target in place.resolve().parents:
+                raise LayoutError(
+                    f"overwriting would remove the {what} directory; choose another path", path=root
+                )
+
+
+def _has_data(staging: Staging, job: WriteJob) -> bool:
+    """Return whether the mode "ignore" finds data, after checking what the mode asks of them."""
+    tree = staging.storage.tree(staging.root, skip=STAGING_NAME)
+    if job.mode in ("append", "overwrite_partitions"):
+        check_appendable(job, tree, read_manifest(staging.storage, staging.root))
+    if job.mode == "error" and (tree.files or tree.folders):
+        raise DatasetExistsError(
+            'the target is there already; choose another path, or mode="overwrite" or "append"',
+            path=staging.storage.url(staging.root),
+        )
+    return job.mode == "ignore" and bool(tree.files or tree.folders)
+
+
+def write_table(
+    data: Any,
+    path: str | os.PathLike[str],
+    *,
+    schema: pa.Schema | None = None,
+    partition_by: str | Sequence[str] = (),
+    mode: SaveMode = "error",
+    record_type: RecordType = "Example",
+    compression: str | None = None,
+    compression_level: int | None = None,
+    max_records_per_file: int | None = None,
+    rows_per_task: int = DEFAULT_ROWS_PER_TASK,
+    float64: Float64Mode = "warn",
+    codec: CodecName = "auto",
+    storage_options: Mapping[str, Any] | None = None,
+    empty_partition: EmptyPartition = "error",
+    threads: int | None = None,
+) -> WriteResult:
+    """Write a table as a data set of TFRecord files.
+
+    Parameters
+    ----------
+    data : pyarrow.Table, RecordBatch, RecordBatchReader, iterable of batches, or any Arrow stream
+        Polars, DuckDB and others with ``__arrow_c_stream__`` are streams. Of a pandas frame, an
+        index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``.
+        Streams are written in bounded memory.
+    path : str or path-like
+        The target folder; a local path or URL.
+    schema : pyarrow.Schema, optional
+        The declared columns; needed for an iterable without batches. By default the data's own.
+    partition_by, mode, record_type, compression, compression_level, max_records_per_file
+        See `plan_write`.
+    rows_per_task : int
+        Each run of so many rows makes part files of its own.
+    float64, codec, storage_options, empty_partition
+        See `plan_write`.
+    threads : int, optional
+        How many tasks are written at once; by default one for each core this process may use.
+
+    Returns
+    -------
+    WriteResult
+        What was written.
+
+    Raises
+    ------
+    TFRecordError
+        See `plan_write`, `tfrecord_io.attempt.write_task` and `tfrecord_io.commit.commit_job`. The
+        target is as it was, unless it is a `CommitStateUnknownError`.
+
+    Warns
+    -----
+    PrecisionWarning
+        Once, with all columns whose values were narrowed to float32.
+    """
+    positive("rows_per_task", rows_per_task)
+    if threads is not None:
+        positive("threads", threads)
+    found_schema, batches = _open_data(data, schema)
+    job = plan_write(
+        found_schema,
+        path,
+        partition_by=partition_by,
+        mode=mode,
+        record_type=record_type,
+        compression=compression,
+        compression_level=compression_level,
+        max_records_per_file=max_records_per_file,
+        float64=float64,
+        codec=codec,
+        storage_options=storage_options,
+        empty_partition=empty_partition,
+    )
+    if job.skip:
+        return WriteResult()
+    try:
+        feeder = Feeder(
+            job,
+            rows_per_task=rows_per_task,
+            threads=threads or _usable_cores(),
+            is_in_memory=isinstance(batches, list),
+        )
+        commits = feeder.run(batches)
+    except BaseException:
+        abort_job(job)
+        raise
+    return commit_job(job, commits)
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    pandas = sys.modules.get("pandas")
+    if pandas is not None and isinstance(data, pandas.DataFrame):
+        data = pa.Table.from_pandas(data)
+    if isinstance(data, pa.Table):
+        return schema or data.schema, data.to_batches()
+    if isinstance(data, pa.RecordBatch):
+        return schema or data.schema, [data]
+    if isinstance(data, pa.RecordBatchReader):
+        return schema or data.schema, data
+    if hasattr(data, "__arrow_c_stream__"):
+        reader = pa.RecordBatchReader.from_stream(data)
+        return schema or reader.schema, reader
+    if hasattr(data, "__arrow_c_array__"):
+        batch = pa.record_batch(data)
+        return schema or batch.schema, [batch]
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
+        return _open_iterable(iter(data), schema)
+    raise OptionError(
+        f"data is a {type(data).__name__}; give a pyarrow Table, batches of one, a data frame or "
+        "anything else with "
+        "__arrow_c_stream__"
+    )
+
+
+def _open_iterable(
+    items: Iterator[Any], schema: pa.Schema | None
+) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    if schema is not None:
+        return schema, _all_batches(items)
+    first = next(items, None)
+    if first is None:
+        raise OptionError("data is empty, so that its columns are not known; give a schema")
+    return _checked_batch(first).schema, _all_batches((first,), items)
+
+
+def _all_batches(*groups: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    for group in groups:
+        for item in group:
+            batch = _checked_batch(item)
+            yield from batch.to_batches() if isinstance(batch, pa.Table) else (batch,)
+
+
+def _checked_batch(item: object) -> pa.RecordBatch | pa.Table:
+    if isinstance(item, pa.RecordBatch | pa.Table):
+        return item
+    raise OptionError(
+        f"data holds a {type(item).__name__}; it must hold pyarrow record batches or tables"
+    )
