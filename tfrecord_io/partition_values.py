@@ -54,8 +54,7 @@ def value_texts(name: str, values: pa.Array) -> list[str | None]:
     if pat.is_boolean(t) or pat.is_integer(t):
         return list(pc.cast(values, pa.string()).to_pylist())
     if pat.is_floating(t):
-        narrow = values if pat.is_float64(t) else values.cast(pa.float32())
-        return [None if v is None else _java_float(v) for v in narrow.cast(pa.string()).to_pylist()]
+        return _float_texts(values if pat.is_float64(t) else values.cast(pa.float32()))
     if pat.is_decimal(t):
         return [None if v is None else f"{v:f}" for v in values.to_pylist()]
     if pat.is_date(t):
@@ -114,8 +113,18 @@ def _trim_zeros(text: str | None) -> str | None:
     return text.rstrip("0").rstrip(".")
 
 
+def _float_texts(values: pa.Array) -> list[str | None]:
+    """Return ``Double.toString`` or ``Float.toString`` of each value."""
+    shortest: list[str | None] = values.cast(pa.string()).to_pylist()
+    # Java wants two digits at least, and of those the nearest (4.9E-324, 1.4E-45).
+    nearest = [None if v is None else f"{v:.1e}" for v in values.to_pylist()]
+    same = pc.equal(pa.array(nearest, pa.string()).cast(values.type), values).to_pylist()
+    texts = [n if is_same else s for s, n, is_same in zip(shortest, nearest, same, strict=True)]
+    return [None if text is None else _java_float(text) for text in texts]
+
+
 def _java_float(shortest: str) -> str:
-    """Return ``Double.toString`` of the number that these shortest digits name."""
+    """Return Java's form of a number in any decimal form, with the same digits."""
     if shortest.lower() == "nan":
         return "NaN"
     sign, unsigned = ("-", shortest[1:]) if shortest.startswith("-") else ("", shortest)
