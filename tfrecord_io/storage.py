@@ -28,6 +28,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -629,8 +630,13 @@ def _file_info(path: str, status: os.stat_result) -> FileInfo:
 
 def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
     size = int(details["size"] or 0)
-    known = [str(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
+    known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
     return FileInfo(path=str(details["name"]), size=size, version="-".join([str(size), *known]))
+
+
+def _mark_text(value: Any) -> str:
+    # Some file systems tell times as datetime when asked for one file and as a number in listings.
+    return str(value.timestamp() if isinstance(value, datetime) else value)
 
 
 def _check_version(path: str, expected: str, found: str) -> None:

@@ -1,0 +1,239 @@
+"""One contract for all storages, and what only local folders and URLs have."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from tfrecord_io.errors import (
+    DatasetChangedError,
+    LimitExceededError,
+    MissingDependencyError,
+    OptionError,
+)
+from tfrecord_io.layout import is_data_name
+from tfrecord_io.storage import LocalStorage, Storage, open_storage, redact
+
+
+def put(storage: Storage, path: str, data: bytes) -> None:
+    sink = storage.create_sink(path)
+    sink.write(data)
+    sink.close()
+
+
+class StorageContract:
+    """What every storage does alike."""
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
+        raise NotImplementedError
+
+    def test_a_sink_makes_a_file(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        sink = storage.create_sink(f"{root}/f")
+        sink.write(b"ab")
+        sink.spill()
+        sink.write(memoryview(b"cd"))
+        assert sink.size == 4
+        sink.close()
+        assert sink.buffered == 0
+        assert storage.info(f"{root}/f").size == 4
+        with storage.open_read(f"{root}/f") as file:
+            file.seek(1)
+            assert file.read(2) == b"bc"
+
+    def test_listing_is_sorted_and_can_leave_out(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        for path in ("b=1/x", "b=1/.y.crc", "_SUCCESS", "a", ".hidden/x", "_t/x", "_t=1/x"):
+            storage.make_folders(f"{root}/{path}".rpartition("/")[0])
+            put(storage, f"{root}/{path}", b"12")
+        found = storage.list_files(root)
+        assert [info.path for info in found] == sorted(info.path for info in found)
+        assert len(found) == 7
+        assert {info.size for info in found} == {2}
+        kept = [
+            info.path.removeprefix(f"{root}/") for info in storage.list_files(root, is_data_name)
+        ]
+        assert kept == ["_t=1/x", "a", "b=1/x"]
+
+    def test_listing_a_file_gives_it(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        put(storage, f"{root}/_f", b"1")
+        found = storage.list_files(f"{root}/_f", is_data_name)
+        assert found == [storage.info(f"{root}/_f")]
+
+    def test_what_is_missing(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        missing = f"{root}/missing"
+        for call in (storage.list_files, storage.info, storage.open_read):
+            with pytest.raises(FileNotFoundError):
+                call(missing)
+        with pytest.raises(FileNotFoundError):
+            storage.create_exclusive(f"{missing}/x", b"", root)
+        with pytest.raises(FileNotFoundError):
+            storage.make_folder(f"{missing}/x")
+        assert not storage.exists(missing)
+        storage.remove(missing)
+        storage.remove_tree(missing)
+        assert storage.remove_folder(missing)
+
+    def test_a_folder_is_no_file(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        with pytest.raises(IsADirectoryError):
+            storage.info(root)
+
+    def test_a_version_changes_with_the_file(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        path = f"{root}/f"
+        put(storage, path, b"old")
+        version = storage.info(path).version
+        storage.open_read(path, version).close()
+        put(storage, f"{root}/g", b"new")
+        storage.rename(f"{root}/g", path)
+        assert storage.read_bytes(path, 10) == b"new"
+        with pytest.raises(DatasetChangedError):
+            storage.open_read(path, version)
+
+    def test_reading_bytes_is_limited(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        put(storage, f"{root}/f", b"12345")
+        assert storage.read_bytes(f"{root}/f", 5) == b"12345"
+        with pytest.raises(LimitExceededError):
+            storage.read_bytes(f"{root}/f", 4)
+
+    def test_exclusive_creation(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        assert storage.create_exclusive(f"{root}/f", b"first", root)
+        assert not storage.create_exclusive(f"{root}/f", b"second", root)
+        assert storage.read_bytes(f"{root}/f", 10) == b"first"
+        assert storage.tree(root).files == ("f",)
+
+    def test_folders(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        assert storage.make_folders(f"{root}/a/b") == [f"{root}/a", f"{root}/a/b"]
+        assert storage.make_folders(f"{root}/a/b") == []
+        put(storage, f"{root}/a/b/f", b"")
+        put(storage, f"{root}/a/.g", b"")
+        tree = storage.tree(root)
+        assert (tree.files, tree.folders) == (("a/.g", "a/b/f"), ("a", "a/b"))
+        assert storage.tree(root, skip="a").files == ()
+        assert not storage.remove_folder(f"{root}/a/b")
+        storage.remove_tree(f"{root}/a")
+        assert storage.tree(root).folders == ()
+        storage.sync_folders([root])
+
+    def test_glob(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        storage.make_folders(f"{root}/p=1")
+        for name in ("p=1/b", "p=1/a", "c"):
+            put(storage, f"{root}/{name}", b"")
+        assert storage.glob(f"{root}/*/*") == [f"{root}/p=1/a", f"{root}/p=1/b"]
+
+    def test_age(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        put(storage, f"{root}/f", b"")
+        assert -60 < storage.age_seconds(f"{root}/f") < 60
+
+
+class TestLocal(StorageContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
+        yield open_storage(tmp_path)
+
+    def test_links_to_folders_are_not_followed(self, tmp_path: Path) -> None:
+        outside, root = tmp_path / "outside", tmp_path / "root"
+        (outside / "sub").mkdir(parents=True)
+        (outside / "f").write_bytes(b"12")
+        root.mkdir()
+        (root / "folder").symlink_to(outside)
+        (root / "file").symlink_to(outside / "f")
+        (root / "broken").symlink_to(outside / "no")
+        storage = LocalStorage()
+        assert [Path(i.path).name for i in storage.list_files(str(root))] == ["file"]
+        assert storage.tree(str(root)).files == ("broken", "file", "folder")
+        storage.remove(f"{root}/file")
+        storage.remove_tree(str(root))
+        assert (outside / "f").exists()
+        assert not root.exists()
+
+    def test_large_sinks_spill(self, tmp_path: Path) -> None:
+        path = tmp_path / "f"
+        sink = LocalStorage().create_sink(str(path))
+        for _ in range(9):
+            sink.write(bytes(1024 * 1024))
+        assert sink.buffered < 4 * 1024 * 1024 <= path.stat().st_size
+        sink.close()
+        assert path.stat().st_size == sink.size == 9 * 1024 * 1024
+
+    def test_creation_of_whole_files_only(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def full(descriptor: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            LocalStorage().create_exclusive(f"{tmp_path}/f", b"data", str(tmp_path))
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestMemory(StorageContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
+        name = f"/storage-{uuid.uuid4().hex}"
+        filesystem = fsspec.filesystem("memory")
+        filesystem.mkdir(name)
+        yield open_storage(f"memory:/{name}")
+        if filesystem.exists(name):
+            filesystem.rm(name, recursive=True)
+
+
+def test_paths_and_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    expected = {
+        "/a/b/": "/a/b",
+        "file:///a b%20": "/a b%20",
+        "file:/a": "/a",
+        "file://localhost/a": "/a",
+        "local:///a": "/a",
+        "x/../y": str(tmp_path / "y"),
+        "~/d": str(tmp_path / "home" / "d"),
+        "p=2026-01-02 03%3A04": str(tmp_path / "p=2026-01-02 03%3A04"),
+    }
+    for url, path in expected.items():
+        assert open_storage(url)[1] == path
+        assert isinstance(open_storage(url)[0], LocalStorage)
+    assert open_storage(Path("/a/b"))[1] == "/a/b"
+
+
+@pytest.mark.parametrize("url", ["", "a\0b", "nosuch://x"])
+def test_what_is_no_path(url: str) -> None:
+    with pytest.raises(OptionError):
+        open_storage(url)
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*args: object, **kwargs: object) -> None:
+        raise ImportError("no s3fs")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", missing)
+    for url in ("s3://b/k", "s3a://b/k", "S3N://b/k"):
+        with pytest.raises(MissingDependencyError, match=r"tfrecord-io\[s3\]"):
+            open_storage(url)
+
+
+def test_no_credentials_in_texts() -> None:
+    storage, path = open_storage("memory://x/y", {"secret": "hunter2"})
+    assert "hunter2" not in repr(storage) + storage.url(path)
+    assert redact("https://me:hunter2@host/a?token=hunter2#x") == "https://host/a"
+    assert redact("/plain/a?b") == "/plain/a?b"
+    with pytest.raises(OptionError) as caught:
+        open_storage("nosuch://me:hunter2@host/x", {"secret": "hunter2"})
+    assert "hunter2" not in str(caught.value)
