@@ -1,0 +1,213 @@
+"""Filters: from what callers write to an Arrow expression, the columns it needs, files it excludes.
+
+Callers write pyarrow's two forms: tuples ``(column, operator, value)`` in a list (all must hold) or
+in a list of lists (one of the lists must hold), or a `pyarrow.compute.Expression`. Rows are kept
+where the expression is true; null is not true.
+
+Nothing here opens a file. Excluding is careful: a file goes only if no row of it can be kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrecord_io.errors import OptionError
+
+Term: TypeAlias = tuple[str, str, Any]
+Filters: TypeAlias = Any
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": lambda column, value: column == value,
+    "==": lambda column, value: column == value,
+    "!=": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+    "in": lambda column, value: column.isin(list(value)),
+    "not in": lambda column, value: ~column.isin(list(value)),
+}
+
+
+def parse(filters: Filters) -> list[list[Term]] | pc.Expression | None:
+    """Return filters as a list of lists of terms, as the expression that was given, or None.
+
+    Raises
+    ------
+    OptionError
+        Neither of the forms, or an unknown operator.
+
+    Examples
+    --------
+    >>> parse([("year", "=", 2026), ("place", "in", ["a", "b"])])
+    [[('year', '=', 2026), ('place', 'in', ['a', 'b'])]]
+    """
+    if filters is None or isinstance(filters, pc.Expression):
+        return filters
+    if not isinstance(filters, Sequence) or isinstance(filters, str):
+        raise _not_filters(filters)
+    if not filters:
+        return None
+    groups = [filters] if all(isinstance(term, tuple) for term in filters) else filters
+    for group in groups:
+        if not isinstance(group, Sequence) or isinstance(group, str) or not group:
+            raise _not_filters(filters)
+        for term in group:
+            _check_term(term, filters)
+    return [list(group) for group in groups]
+
+
+def _check_term(term: Any, filters: Filters) -> None:
+    if not isinstance(term, tuple) or len(term) != 3 or not isinstance(term[0], str):
+        raise _not_filters(filters)
+    if term[1] not in _OPERATORS:
+        known = ", ".join(_OPERATORS)
+        raise OptionError(f"filters have the operator {term[1]!r}; it must be one of {known}")
+    is_many = isinstance(term[2], list | tuple | set | frozenset)
+    if is_many is not (term[1] in ("in", "not in")):
+        wanted = "a list, tuple or set" if term[1] in ("in", "not in") else "one value"
+        raise OptionError(f"filters compare {term[0]!r} with {term[1]!r}, which takes {wanted}")
+
+
+def _not_filters(filters: Filters) -> OptionError:
+    return OptionError(
+        f"filters are {filters!r}; give a list of (column, operator, value), a list of such lists, "
+        "or a pyarrow.compute.Expression"
+    )
+
+
+def expression(parsed: list[list[Term]] | pc.Expression | None) -> pc.Expression | None:
+    """Return parsed filters as one expression."""
+    if parsed is None or isinstance(parsed, pc.Expression):
+        return parsed
+    groups = [
+        reduce(lambda a, b: a & b, (_OPERATORS[op](pc.field(name), v) for name, op, v in group))
+        for group in parsed
+    ]
+    return reduce(lambda a, b: a | b, groups)
+
+
+def only_columns(
+    parsed: list[list[Term]] | pc.Expression | None, names: Iterable[str]
+) -> pc.Expression | None:
+    """Return what must hold of these columns alone if the filters are to hold, or None.
+
+    Of an expression that is known only if it needs no other column; see `excluded`.
+    """
+    known = set(names)
+    if not isinstance(parsed, list):
+        return None
+    groups = [[term for term in group if term[0] in known] for group in parsed]
+    return expression(groups) if all(groups) else None
+
+
+def columns_of(filter_expression: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the names of the columns that an expression needs, in the order of the schema.
+
+    Raises
+    ------
+    OptionError
+        It does not fit the schema: an unknown column, or a value of another type.
+    """
+    problem = _problem(filter_expression, schema)
+    if problem is not None:
+        raise OptionError(f"filters do not fit the columns {', '.join(schema.names)}: {problem}")
+    # Arrow tells no names. So: the shortest run of columns with which the expression can be bound
+    # ends in one that it needs; with that one put in front, look for the next.
+    needed: list[int] = []
+    while not _binds(filter_expression, schema, needed):
+        low, high = 0, len(schema)
+        while low < high:
+            middle = (low + high) // 2
+            if _binds(filter_expression, schema, [*needed, *range(middle)]):
+                high = middle
+            else:
+                low = middle + 1
+        needed.append(low - 1)
+    return [schema.field(index).name for index in sorted(needed)]
+
+
+def _binds(filter_expression: pc.Expression, schema: pa.Schema, columns: list[int]) -> bool:
+    part = pa.schema([schema.field(index) for index in sorted({*columns})])
+    return _problem(filter_expression, part) is None
+
+
+def _problem(filter_expression: pc.Expression, schema: pa.Schema) -> str | None:
+    try:
+        schema.empty_table().filter(filter_expression)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def fits(filter_expression: pc.Expression, schema: pa.Schema) -> bool:
+    """Return whether an expression needs no columns but these, and their types suit it."""
+    return _problem(filter_expression, schema) is None
+
+
+def filter_batch(batch: pa.RecordBatch, filter_expression: pc.Expression) -> pa.RecordBatch:
+    """Return the rows of a batch for which an expression is true."""
+    kept = pa.Table.from_batches([batch]).filter(filter_expression).combine_chunks()
+    batches = kept.to_batches()
+    return batches[0] if batches else batch.slice(0, 0)
+
+
+def kept_rows(table: pa.Table, filter_expression: pc.Expression) -> list[int]:
+    """Return the indices of a table's rows for which an expression is true."""
+    name = "row"
+    while name in table.column_names:
+        name += "_"
+    numbered = table.append_column(name, pa.array(range(table.num_rows), pa.int64()))
+    return list(numbered.filter(filter_expression)[name].to_pylist())
+
+
+def possible_rows(
+    table: pa.Table, filter_expression: pc.Expression, schema: pa.Schema
+) -> list[int]:
+    """Return the indices of rows of known values for which an expression may still be true.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        One row a file: the values that all rows of the file have in these columns.
+    filter_expression : pyarrow.compute.Expression
+        On the columns of `schema`.
+    schema : pyarrow.Schema
+        All columns, those of the table among them.
+    """
+    import pyarrow.dataset as ds
+    import pyarrow.fs as pafs
+
+    # Arrow's data sets simplify a filter by what is known of a fragment; nothing is opened.
+    columns = table.to_pydict()
+    scalars = {name: table[name] for name in table.column_names}
+    known = [
+        reduce(
+            lambda a, b: a & b,
+            (_is_value(name, scalars[name][row], columns[name][row]) for name in columns),
+        )
+        for row in range(table.num_rows)
+    ]
+    dataset = ds.FileSystemDataset.from_paths(
+        [str(row) for row in range(table.num_rows)],
+        schema=schema,
+        format=ds.IpcFileFormat(),
+        filesystem=pafs.LocalFileSystem(),
+        partitions=known,
+    )
+    return [int(fragment.path) for fragment in dataset.get_fragments(filter=filter_expression)]
+
+
+def _is_value(name: str, scalar: pa.Scalar, value: Any) -> pc.Expression:
+    if value is None:
+        return pc.field(name).is_null()
+    if isinstance(value, float) and math.isnan(value):
+        # NaN equals nothing, itself included; so nothing is said of it.
+        return pc.scalar(True)
+    return pc.field(name) == scalar
