@@ -1,0 +1,231 @@
+"""From one frame of a file to the next: how files end, where damage ends, where splits begin.
+
+`walk` drives a cursor (a codec's decoder or observer, or a `FrameCounter`) over a source. What the
+frames hold is none of its business.
+
+Damage, where it is to be skipped:
+
+- A frame with a sound header and a damaged payload is skipped alone if the next frame's header is
+  sound too, or the file ends there.
+- Otherwise reading goes on at the next whole frame with two fitting CRCs. In files that are not
+  mapped it is looked for in windows of 64 MiB that overlap by half, so that there a frame of more
+  than 32 MiB directly behind the damage is skipped with it.
+- A damaged compressed stream ends the file.
+
+Whatever is skipped is noted as a range of bytes, so nothing is lost in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from tfrecord_io.codec.base import Codec, Cursor
+from tfrecord_io.errors import (
+    CompressionError,
+    CorruptDataError,
+    CorruptDataWarning,
+    LimitExceededError,
+    TruncatedRecordError,
+)
+from tfrecord_io.options import Limits
+from tfrecord_io.source import Source
+
+_HEADER_BYTES = 12
+_FOOTER_BYTES = 4
+_RESYNC_BYTES = 64 * 1024 * 1024
+_SHOWN_RANGES = 10
+
+
+class Damage:
+    """The ranges of bytes of one file that were skipped."""
+
+    def __init__(self) -> None:
+        self.ranges: list[tuple[int, int | None]] = []
+
+    def add(self, start: int, end: int | None) -> None:
+        """Note a range; an `end` of None is the end of a compressed file."""
+        if self.ranges and self.ranges[-1][1] == start:
+            start = self.ranges.pop()[0]
+        self.ranges.append((start, end))
+
+    def warning(self, path: str) -> CorruptDataWarning:
+        """Return the one warning of a file."""
+        shown = ", ".join(
+            f"{start} to {'the end' if end is None else end}"
+            for start, end in self.ranges[:_SHOWN_RANGES]
+        )
+        more = len(self.ranges) - _SHOWN_RANGES
+        known = sum(end - start for start, end in self.ranges if end is not None)
+        count = len(self.ranges)
+        return CorruptDataWarning(
+            f"{path}: skipped {count} damaged byte range{'s' if count > 1 else ''} "
+            f"({known} bytes{' and more' if self.ranges[-1][1] is None else ''}): "
+            f"{shown}{f' and {more} more' if more > 0 else ''}"
+        )
+
+
+class FrameCounter:
+    """A cursor that hops over frames without a look at their payloads."""
+
+    def __init__(self, codec: Codec, limits: Limits) -> None:
+        self._codec = codec
+        self._max_record_bytes = limits.max_record_bytes
+        self.offset = 0
+        self.record = 0
+        self.needed = _HEADER_BYTES
+
+    def seek(self, *, offset: int, record: int) -> None:
+        """Go on at another frame."""
+        self.offset = offset
+        self.record = record
+        self.needed = _HEADER_BYTES
+
+    def hop(self, data: pa.Buffer, start: int) -> int:
+        """Hop over the whole frames of ``data[start:]`` and return their bytes."""
+        consumed, lengths = self._codec.frames(
+            data,
+            start,
+            offset=self.offset,
+            record=self.record,
+            max_record_bytes=self._max_record_bytes,
+        )
+        self.offset += consumed
+        self.record += len(lengths)
+        self.needed = _HEADER_BYTES
+        header = memoryview(data)[start + consumed : start + consumed + 8]
+        if data.size - start - consumed >= _HEADER_BYTES:
+            self.needed = _frame_bytes(header)
+        return consumed
+
+
+def walk(
+    source: Source,
+    cursor: Cursor,
+    advance: Callable[[pa.Buffer, int], Any],
+    *,
+    stop: int | None = None,
+) -> Iterator[None]:
+    """Advance a cursor over all frames that start before `stop`, one step each time.
+
+    Parameters
+    ----------
+    source : Source
+        The file.
+    cursor : Cursor
+        Where to start.
+    advance : callable
+        Takes frames from a buffer and a position in it, and moves the cursor.
+    stop : int, optional
+        Offset; the last frame may go over it. Without it, the end of the file.
+
+    Raises
+    ------
+    TruncatedRecordError
+        The file ends inside a record.
+    CorruptDataError, LimitExceededError, SchemaMismatchError
+        What `advance` and the source raise.
+    """
+    while stop is None or cursor.offset < stop:
+        offset, needed = cursor.offset, cursor.needed
+        buffer, start = source.window(offset, needed)
+        there = buffer.size - start
+        if there <= 0:
+            return
+        if there < needed:
+            raise TruncatedRecordError(
+                _truncation(there, needed), offset=offset, record=cursor.record
+            )
+        if stop is not None and there > stop - offset:
+            # Up to the stop, and over it by nothing but the last frame.
+            buffer = buffer.slice(0, start + max(stop - offset, needed))
+        advance(buffer, start)
+        yield
+
+
+def _truncation(there: int, needed: int) -> str:
+    if needed == _HEADER_BYTES:
+        return (
+            f"the file ends with {there} bytes that are no record, whose header alone has "
+            f"{_HEADER_BYTES}; the file is incomplete, or something was appended to it"
+        )
+    return (
+        f"the file ends inside a record: {there} of its {needed} bytes are there; the file is "
+        "incomplete: write or copy it again"
+    )
+
+
+def walk_skipping(
+    source: Source,
+    cursor: Cursor,
+    advance: Callable[[pa.Buffer, int], Any],
+    codec: Codec,
+    damage: Damage,
+    *,
+    stop: int | None = None,
+) -> Iterator[None]:
+    """Advance like `walk`, note damage, and go on behind it."""
+    while True:
+        try:
+            yield from walk(source, cursor, advance, stop=stop)
+        except CorruptDataError:  # noqa: PERF203 - once for each damaged place
+            begin = cursor.offset
+            try:
+                end, is_end = _behind(source, codec, begin)
+            except CompressionError:
+                end, is_end = None, True
+            damage.add(begin, end)
+            if end is not None:
+                cursor.seek(offset=end, record=cursor.record + 1)
+            if is_end:
+                return
+        else:
+            return
+
+
+def find_start(source: Source, codec: Codec, offset: int) -> int | None:
+    """Return where the first whole frame at or behind `offset` starts, or None.
+
+    A frame in a payload counts as well: whoever asks has to check what comes out.
+    """
+    size = _RESYNC_BYTES if source.size is None else max(source.size - offset, 0)
+    while True:
+        buffer, start = source.window(offset, size)
+        found = codec.find_frame(buffer, start)
+        if found is not None:
+            return offset + found - start
+        there = buffer.size - start
+        if there < _RESYNC_BYTES or size != _RESYNC_BYTES:
+            return None
+        offset += there - _RESYNC_BYTES // 2
+
+
+def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool]:
+    """Return where reading goes on behind a bad frame, and whether that is the file's end."""
+    buffer, start = source.window(offset, _HEADER_BYTES)
+    if _is_header(codec, buffer, start):
+        size = _frame_bytes(memoryview(buffer)[start : start + 8])
+        buffer, start = source.window(offset, size + _HEADER_BYTES)
+        there = buffer.size - start
+        if there == size:
+            return offset + size, True
+        if _is_header(codec, buffer, start + size):
+            return offset + size, False
+    found = find_start(source, codec, offset + 1)
+    return (found, False) if found is not None else (source.size, True)
+
+
+def _is_header(codec: Codec, buffer: pa.Buffer, position: int) -> bool:
+    if buffer.size - position < _HEADER_BYTES:
+        return False
+    try:
+        codec.frames(buffer.slice(position, _HEADER_BYTES))
+    except (CorruptDataError, LimitExceededError):
+        return False
+    return True
+
+
+def _frame_bytes(length: memoryview) -> int:
+    return _HEADER_BYTES + int.from_bytes(length, "little") + _FOOTER_BYTES
