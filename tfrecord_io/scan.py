@@ -1,0 +1,372 @@
+"""Carrying out a scan: one task, or one span of it, to record batches.
+
+A *span* is a run of frames of one file that is worked on by itself. `run_span` gives, in this
+order: a `Begin`, the items (batches, an observation, a count), an `End`. Spans whose beginning is
+not known look for the first whole frame from their offset on, which may be a frame inside a
+payload. So `joined` takes the spans of a file in order and holds each to where the one before
+ended; one that began elsewhere is thrown away and redone from the right place. What comes out is
+exact, and cut into the same batches, whatever ran when. Records count from 0 in a span, and
+`joined` adds what came before.
+
+What becomes of damage (``on_corrupt``):
+
+- ``raise``: the rows before it are given out, then the error.
+- ``skip_record``: see `tfrecord_io.frames`; one warning a file tells what was skipped.
+- ``skip_file``: a file is given out as a whole or not at all. Up to 64 MiB of its rows are held
+  until its end was seen; a larger file is read to its end once to verify it, and then again.
+
+Only corrupt data is ever skipped. What does not fit the schema, and what is beyond a limit, is an
+error in every mode.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tfrecord_io.codec import get_codec
+from tfrecord_io.codec.base import Codec
+from tfrecord_io.errors import (
+    CorruptDataError,
+    CorruptDataWarning,
+    DatasetChangedError,
+    TFRecordError,
+)
+from tfrecord_io.frames import Damage, find_start, walk, walk_skipping
+from tfrecord_io.options import SPLIT_BYTES
+from tfrecord_io.parallel import in_order
+from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
+from tfrecord_io.source import OpenFile, Source
+from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.work import Decoding, Work, shifted
+
+#: Rows of one file that "skip_file" holds before it reads the file twice.
+_HELD_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin:
+    """Where a span's first frame starts; None if no whole frame was found."""
+
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Where a span's last frame ends, its records, and the ranges of bytes that were skipped."""
+
+    offset: int
+    records: int
+    damage: tuple[tuple[int, int | None], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A run of frames of one file.
+
+    Attributes
+    ----------
+    start : int
+        Offset of the first frame, or from which on to look for one.
+    stop : int or None
+        The last frame starts before this offset; None for the end of the file.
+    search : bool
+        Whether to look for the first frame.
+    """
+
+    start: int
+    stop: int | None
+    search: bool = False
+
+
+def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[Span]:
+    """Return the spans that a task can be worked on in at the same time.
+
+    Marks of a manifest cut a plain file; a plain local file without marks is cut about every
+    `SPLIT_BYTES`. Everything else is one span.
+    """
+    whole = [Span(start=task.start, stop=task.end)]
+    end = task.file.size if task.end is None else task.end
+    if end - task.start < 2 * SPLIT_BYTES or options.on_corrupt == "skip_file":
+        return whole
+    if task.file.marks:
+        cuts = [mark for mark, _ in task.file.marks if task.start < mark < end]
+        starts = [task.start, *cuts]
+        stops = [*cuts, task.end]
+        return [Span(start=a, stop=b) for a, b in zip(starts, stops, strict=True)]
+    if storage.local_path(task.file.path) is None:
+        return whole
+    with _at(task.file), OpenFile(storage, task.file, options) as opened:
+        if opened.compression is not None:
+            return whole
+    first = (task.start // SPLIT_BYTES + 1) * SPLIT_BYTES
+    cuts = list(range(first, end, SPLIT_BYTES))
+    if len(cuts) > 1 and end - cuts[-1] < SPLIT_BYTES // 2:
+        cuts.pop()
+    spans = [Span(start=task.start, stop=cuts[0])]
+    for cut, stop in zip(cuts, [*cuts[1:], task.end], strict=True):
+        spans.append(Span(start=cut, stop=stop, search=True))
+    return spans
+
+
+def run_span(
+    storage: Storage,
+    file: ScanFile,
+    options: ScanOptions,
+    codec: Codec,
+    work: Work,
+    span: Span,
+) -> Iterator[Any]:
+    """Give a `Begin`, the items, and an `End`."""
+    damage = Damage()
+    with OpenFile(storage, file, options) as opened:
+        source: Source = opened.source
+        start: int | None = span.start
+        if span.search:
+            start = find_start(source, codec, span.start)
+        if start is not None and span.stop is not None and start >= span.stop:
+            start = None
+        yield Begin(offset=start)
+        if start is None:
+            return
+        cursor = work.cursor
+        cursor.seek(offset=start, record=0)
+        if options.on_corrupt == "skip_record":
+            steps = walk_skipping(source, cursor, work.advance, codec, damage, stop=span.stop)
+        else:
+            steps = walk(source, cursor, work.advance, stop=span.stop)
+        try:
+            for _ in steps:
+                yield from work.items(is_end=False)
+        except TFRecordError:
+            # An error in the rows before the damage wins.
+            yield from work.items(is_end=True)
+            raise
+        yield from work.items(is_end=True)
+        yield End(offset=cursor.offset, records=cursor.record, damage=tuple(damage.ranges))
+
+
+def joined(
+    task: ScanTask,
+    spans: Iterable[tuple[Span, Iterator[Any]]],
+    redo: Callable[[Span], Iterator[Any]],
+) -> Iterator[Any]:
+    """Give the items of a task's spans, exact and in order.
+
+    Parameters
+    ----------
+    task : ScanTask
+        What the spans belong to.
+    spans : iterable of (Span, iterator)
+        In order, with what `run_span` gives.
+    redo : callable
+        Runs a span again.
+
+    Yields
+    ------
+    item
+        And at last, if something was skipped, a `CorruptDataWarning`.
+    """
+    offset, records = task.start, task.record
+    damage = Damage()
+    with _at(task.file):
+        for span, items in spans:
+            begin = next(items)
+            if begin.offset != offset:
+                if span.stop is not None and offset >= span.stop:
+                    continue
+                items = redo(replace(span, start=offset, search=False))
+                next(items)
+            end = None
+            base = records
+            try:
+                for item in items:
+                    if isinstance(item, End):
+                        end = item
+                    else:
+                        yield shifted(item, base)
+            except TFRecordError as error:
+                if error.record is not None:
+                    error.record += base
+                raise
+            if end is not None:
+                offset = end.offset
+                records += end.records
+                for first, last in end.damage:
+                    damage.add(first, last)
+        if task.end is not None and offset != task.end:
+            raise DatasetChangedError(
+                f"a record should end at byte {task.end}, and one ends at {offset}; the file "
+                "is not the one that the manifest describes: read it with a new plan",
+                offset=offset,
+            )
+    if damage.ranges:
+        yield damage.warning(task.file.url)
+
+
+@contextlib.contextmanager
+def _at(file: ScanFile) -> Iterator[None]:
+    """Give errors the path of the file."""
+    try:
+        yield
+    except TFRecordError as error:
+        if error.path is None:
+            error.path = file.url
+        raise
+
+
+def whole_or_nothing(file: ScanFile, items: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Give all items of a file, or, if any of it is corrupt, a `CorruptDataWarning` alone."""
+    held: list[Any] | None = []
+    held_bytes = 0
+    try:
+        for item in items():
+            if held is not None:
+                held.append(item)
+                held_bytes += item_bytes(item)
+                if held_bytes > _HELD_BYTES:
+                    held = None
+    except CorruptDataError as error:
+        yield CorruptDataWarning(
+            f"{file.url}: skipped the file, byte range 0 to {file.size}, because of: {error}"
+        )
+        return
+    yield from items() if held is None else held
+
+
+def item_bytes(item: Any) -> int:
+    """Return what an item takes in memory; what is no batch counts nothing."""
+    return item.nbytes if isinstance(item, pa.RecordBatch) else 0
+
+
+class Runner:
+    """Runs tasks: what `read_task` and the threads of the local engine have in common.
+
+    Parameters
+    ----------
+    locations, storage_options
+        See `tfrecord_io.plan.ScanPlan`.
+    options : ScanOptions
+        How files are read.
+    make_work : callable
+        Takes a codec and a file and returns a new `tfrecord_io.work.Work`.
+    """
+
+    def __init__(
+        self,
+        locations: Sequence[str],
+        storage_options: Mapping[str, Any],
+        options: ScanOptions,
+        make_work: Callable[[Codec, ScanFile], Work],
+    ) -> None:
+        self._storages = [open_storage(url, storage_options)[0] for url in locations]
+        self._options = options
+        self._codec = get_codec(options.codec)
+        self._make_work = make_work
+
+    def run(self, task: ScanTask) -> Iterator[Any]:
+        """Give a task's items, worked on in this thread as one span, warnings among them."""
+
+        def items() -> Iterator[Any]:
+            spans = [Span(start=task.start, stop=task.end)]
+            run = self._span(task)
+            return joined(task, zip(spans, map(run, spans), strict=True), run)
+
+        if self._options.on_corrupt == "skip_file":
+            return whole_or_nothing(task.file, items)
+        return items()
+
+    def run_all(
+        self, tasks: Iterable[ScanTask], threads: int
+    ) -> Generator[Iterator[Any], None, None]:
+        """Give each task's items, in the order of the tasks, worked on by threads."""
+        begun: deque[tuple[ScanTask, list[Span]]] = deque()
+
+        def works() -> Iterator[Callable[[], Iterator[Any]]]:
+            for task in tasks:
+                if self._options.on_corrupt == "skip_file":
+                    begun.append((task, []))
+                    yield functools.partial(self.run, task)
+                    continue
+                storage = self._storages[task.file.location]
+                spans = file_spans(storage, task, self._options)
+                begun.append((task, spans))
+                run = self._span(task)
+                for span in spans:
+                    yield functools.partial(run, span)
+
+        streams = in_order(works(), threads=threads, item_bytes=item_bytes)
+        with contextlib.closing(streams):
+            for first in streams:
+                if not begun:
+                    # The error that kept the task from its spans.
+                    next(first)
+                task, spans = begun.popleft()
+                if spans:
+                    of_task = zip(spans, itertools.chain([first], streams), strict=False)
+                    yield joined(task, of_task, self._span(task))
+                else:
+                    yield first
+
+    def _span(self, task: ScanTask) -> Callable[[Span], Iterator[Any]]:
+        def run(span: Span) -> Iterator[Any]:
+            work = self._make_work(self._codec, task.file)
+            storage = self._storages[task.file.location]
+            return run_span(storage, task.file, self._options, self._codec, work, span)
+
+        return run
+
+
+def decoding(plan: ScanPlan) -> Runner:
+    """Return what reads a plan's tasks."""
+    return Runner(
+        plan.locations,
+        plan.storage_options,
+        plan.options,
+        lambda codec, file: Decoding(codec, plan, file),
+    )
+
+
+def warned(items: Iterable[Any]) -> Iterator[Any]:
+    """Give items, and what is a warning among them as a warning."""
+    for item in items:
+        if isinstance(item, CorruptDataWarning):
+            warnings.warn(item, stacklevel=2)
+        else:
+            yield item
+
+
+def read_task(plan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
+    """Read one task, in this thread.
+
+    Parameters
+    ----------
+    plan : ScanPlan
+        From `tfrecord_io.read.plan_scan`; `ScanPlan.without_tasks` is enough.
+    task : ScanTask
+        One of its tasks.
+
+    Returns
+    -------
+    iterator of pyarrow.RecordBatch
+        Of the plan's schema, none of them empty.
+
+    Raises
+    ------
+    TFRecordError
+        While iterating: with the file's path, and offset and record where there is one.
+
+    Warns
+    -----
+    CorruptDataWarning
+        Of damage that was skipped.
+    """
+    return warned(decoding(plan).run(task))
