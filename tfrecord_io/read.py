@@ -1,0 +1,579 @@
+"""Planning a read: from URLs to files, partition values, a schema, and tasks.
+
+1. `_list` finds the files: of a folder everything below it that is not hidden, of a pattern what
+   fits it, of a file the file. Partition values are read from the folders below what was named;
+   for a pattern, below the part of it that has no ``*``, ``?`` or ``[``.
+2. Files are excluded by their partition values before any is opened.
+3. The schema is the caller's; else that of the manifest for the files that still have the size it
+   says, joined with what the other files are seen to hold. The manifest's types win.
+4. `tfrecord_io.scan.read_task` carries a task out, anywhere.
+
+A plan is small and holds no open file. Files are held to the version they had when they were
+listed, and the listing to one state of the data set: no commit is under way before or after it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from tfrecord_io.commit import check_not_committing
+from tfrecord_io.compression import normalize_compression
+from tfrecord_io.errors import (
+    CorruptDataWarning,
+    DatasetChangedError,
+    InferenceError,
+    LayoutError,
+    ManifestError,
+    OptionError,
+    SchemaMismatchError,
+)
+from tfrecord_io.filters import (
+    Filters,
+    columns_of,
+    expression,
+    fits,
+    kept_rows,
+    only_columns,
+    parse,
+    possible_rows,
+)
+from tfrecord_io.infer import Observation, merge, to_schema
+from tfrecord_io.layout import is_data_name, parse_partition_path
+from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
+from tfrecord_io.options import (
+    BYTE_ARRAY_COLUMN,
+    CodecName,
+    Limits,
+    OnCorrupt,
+    RecordType,
+    positive,
+)
+from tfrecord_io.parallel import thread_count
+from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
+from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
+from tfrecord_io.scan import Runner, read_task
+from tfrecord_io.schema import wire_schema
+from tfrecord_io.storage import FileInfo, Storage, open_storage
+from tfrecord_io.work import Observing
+
+__all__ = ["Paths", "observe_files", "plan_files", "plan_scan", "read_task"]
+
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+_MAGIC = re.compile(r"[*?[]")
+_LISTING_TRIES = 10
+
+
+@dataclass(slots=True)
+class _Found:
+    """A file that was found, before its place in a schema is known."""
+
+    file: ScanFile
+    partition: dict[str, str | None]
+    manifest: Manifest | None = None
+
+
+@dataclass(slots=True)
+class _Listing:
+    """What the URLs hold: files, and the manifests met on the way."""
+
+    locations: tuple[str, ...]
+    found: list[_Found]
+    manifests: list[Manifest]
+
+
+def plan_scan(
+    path: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    schema: pa.Schema | None = None,
+    filters: Filters = None,
+    record_type: RecordType = "Example",
+    compression: str | None = "infer",
+    on_corrupt: OnCorrupt = "raise",
+    path_column: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    codec: CodecName = "auto",
+    limits: Limits | None = None,
+    batch_rows: int = DEFAULT_BATCH_ROWS,
+    memory_map: bool = True,
+    sample_files: int | None = None,
+    threads: int | None = None,
+    task_bytes: int | None = None,
+    schema_only: bool = False,
+) -> ScanPlan:
+    """Plan a read.
+
+    Parameters
+    ----------
+    path : str, path-like or a list of them
+        Folders (read with all below them), files, or patterns with ``*``, ``?``, ``[...]`` and
+        ``**``.
+    columns : list of str, optional
+        The columns to read, in this order. Only these are decoded.
+    schema : pyarrow.Schema, optional
+        Columns and types, instead of looking for them. May name partition columns to give them a
+        type; those that it does not name are read as well.
+    filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
+        Keep the rows for which it is true, see `tfrecord_io.filters`.
+    record_type : {"Example", "SequenceExample", "ByteArray"}
+        What a record's payload is.
+    compression : str or None
+        "infer" looks at each file; else see `tfrecord_io.compression.normalize_compression`.
+    on_corrupt : {"raise", "skip_record", "skip_file"}
+        What becomes of damaged files, see `tfrecord_io.scan`.
+    path_column : str, optional
+        Name of a last column that holds the file's URL.
+    storage_options : mapping, optional
+        For the file system.
+    codec : {"auto", "native", "reference"}
+        See `tfrecord_io.codec.get_codec`.
+    limits : Limits, optional
+        What files may demand, see `tfrecord_io.options.Limits`.
+    batch_rows : int
+        Most rows of one batch.
+    memory_map : bool
+        Whether plain local files are mapped into memory. They must not be cut short in place
+        meanwhile: the operating system then ends the process.
+    sample_files : int, optional
+        Look for the schema in so many files at most instead of in all.
+    threads : int, optional
+        For looking at files; one for each core without it.
+    task_bytes : int, optional
+        Cut files that a manifest has marks for into tasks of about this many bytes. Without it a
+        task is a file.
+    schema_only : bool
+        The plan is for its schema alone: damage that is skipped while files are looked at is warned
+        of here, since no reading will.
+
+    Returns
+    -------
+    ScanPlan
+        Without tasks if there is nothing to read.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
+    OptionError
+        An argument that is none, an unknown column, or filters that do not fit the columns.
+    LayoutError
+        Folders that disagree about partition columns, or a column in folders and records.
+    InferenceError, CorruptDataError, LimitExceededError
+        From looking at the files.
+    ManifestError
+        The manifest cannot be understood.
+    CommitConflictError, DatasetChangedError
+        The data set is being written.
+    """
+    options = ScanOptions(
+        record_type=record_type,
+        compression=_compression(compression),
+        on_corrupt=on_corrupt,
+        batch_rows=batch_rows,
+        limits=limits if limits is not None else Limits(),
+        memory_map=memory_map,
+        codec=codec,
+    )
+    for name, number in (("sample_files", sample_files), ("task_bytes", task_bytes)):
+        if number is not None:
+            positive(name, number)
+    parsed = parse(filters)
+    listing = _list(_as_list(path), dict(storage_options or {}))
+    for manifest in listing.manifests:
+        _check_manifest(manifest, record_type)
+    partitions = _type_partitions(listing, schema)
+    found = listing.found
+    early = only_columns(parsed, partitions.names) if isinstance(parsed, list) else parsed
+    if early is not None and fits(early, partitions):
+        found = _kept(found, partitions, early)
+
+    plan = ScanPlan(
+        locations=listing.locations,
+        storage_options=dict(storage_options or {}),
+        schema=pa.schema([]),
+        file_schema=pa.schema([]),
+        partition_schema=partitions,
+        path_column=path_column,
+        options=options,
+    )
+    if schema is not None:
+        file_schema = pa.schema([field for field in schema if field.name not in partitions.names])
+    elif record_type == "ByteArray":
+        file_schema = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())])
+    else:
+        # If no file is left, its columns are those of the others.
+        looked_at = [one.file for one in found or listing.found if one.manifest is None]
+        observation = observe_files(
+            plan, looked_at[:sample_files], thread_count(threads), warn=schema_only
+        )
+        file_schema = _file_schema(listing, observation)
+    wire_schema(file_schema, reading=True)
+    full = _full_schema(file_schema, partitions, path_column)
+    out = _projected(full, columns, path_column)
+    row_filter = expression(parsed)
+    needed = set(out.names)
+    if row_filter is not None:
+        of_filter = columns_of(row_filter, full)
+        needed |= set(of_filter)
+        if path_column not in of_filter:
+            found = _possible(found, partitions, row_filter, full)
+        if set(of_filter) <= set(partitions.names):
+            found = _kept(found, partitions, row_filter)
+            row_filter = None
+    return replace(
+        plan,
+        schema=out,
+        file_schema=pa.schema([field for field in file_schema if field.name in needed]),
+        filter=row_filter,
+        tasks=tuple(task for one in found for task in _tasks(one.file, options, task_bytes)),
+    )
+
+
+def plan_files(
+    path: Paths,
+    *,
+    compression: str | None = "infer",
+    storage_options: Mapping[str, Any] | None = None,
+    codec: CodecName = "auto",
+    limits: Limits | None = None,
+    memory_map: bool = True,
+) -> ScanPlan:
+    """Plan to look at files as they are, whatever their records hold and their folders say.
+
+    The parameters, and what is raised, are those of `plan_scan`.
+
+    Returns
+    -------
+    ScanPlan
+        One task for each file, and no columns.
+    """
+    options = ScanOptions(
+        compression=_compression(compression),
+        limits=limits if limits is not None else Limits(),
+        memory_map=memory_map,
+        codec=codec,
+    )
+    listing = _list(_as_list(path), dict(storage_options or {}))
+    none = pa.schema([])
+    return ScanPlan(
+        locations=listing.locations,
+        storage_options=dict(storage_options or {}),
+        schema=none,
+        file_schema=none,
+        partition_schema=none,
+        options=options,
+        tasks=tuple(ScanTask(file=one.file, rows=one.file.rows) for one in listing.found),
+    )
+
+
+def _compression(name: str | None) -> str | None:
+    return name if name == "infer" else normalize_compression(name)
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _as_list(path: Paths) -> list[str | os.PathLike[str]]:
+    if isinstance(path, str | os.PathLike):
+        return [path]
+    if not isinstance(path, Sequence) or isinstance(path, bytes):
+        raise OptionError(f"path is {path!r}; it must be a path, a URL, or a list of them")
+    if not path:
+        raise OptionError("path is an empty list; name a file or folder")
+    return list(path)
+
+
+def _list(paths: list[str | os.PathLike[str]], storage_options: dict[str, Any]) -> _Listing:
+    listing = _Listing(tuple(os.fspath(path) for path in paths), [], [])
+    for index, path in enumerate(paths):
+        storage, root = open_storage(path, storage_options)
+        if _MAGIC.search(root) and not storage.exists(root):
+            fitting = storage.glob(root)
+            if not fitting:
+                raise FileNotFoundError(f"no file fits {storage.url(root)}")
+            base = root[: _MAGIC.search(root).start()].rpartition("/")[0]  # type:
+            ignore[union-attr] names = [name for name in fitting if _is_visible(name[len(base) :])]
+        else:
+            base, names = root, [root]
+        for name in names:
+            infos, manifest = _stable_listing(storage, name)
+            below = base if name != root or storage.is_folder(name) else name.rpartition("/")[0]
+            if manifest is not None:
+                listing.manifests.append(manifest)
+            listing.found += _found(storage, index, name, below, infos, manifest)
+    return listing
+
+
+def _is_visible(path: str) -> bool:
+    return all(is_data_name(name) for name in path.split("/") if name)
+
+
+def _stable_listing(storage: Storage, path: str) -> tuple[list[FileInfo], Manifest | None]:
+    """List the files below a path, and read the manifest, in one state of the data set."""
+    for _ in range(_LISTING_TRIES):
+        before = check_not_committing(storage, path)
+        infos = storage.list_files(path, is_data_name)
+        manifest = _manifest(storage, f"{path}/{MANIFEST_NAME}") if _is_dir(infos, path) else None
+        if check_not_committing(storage, path) == before:
+            return infos, manifest
+    raise DatasetChangedError(
+        "the data set is being written again and again; read it when its writers are done",
+        path=storage.url(path),
+    )
+
+
+def _is_dir(infos: list[FileInfo], path: str) -> bool:
+    return not (len(infos) == 1 and infos[0].path == path)
+
+
+def _manifest(storage: Storage, path: str) -> Manifest | None:
+    try:
+        return Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
+    except (FileNotFoundError, IsADirectoryError):
+        return None
+    except ManifestError as error:
+        error.path = storage.url(path)
+        raise
+
+
+def _check_manifest(manifest: Manifest, record_type: RecordType) -> None:
+    if manifest.file_format != "tfrecord":
+        raise OptionError(
+            f"the data set holds {manifest.file_format} files, not TFRecord; use convert"
+        )
+    if manifest.record_type not in (None, record_type):
+        raise SchemaMismatchError(
+            f"the data set holds records of type {manifest.record_type}; read it with "
+            f"record_type={manifest.record_type!r}"
+        )
+
+
+def _found(
+    storage: Storage,
+    location: int,
+    root: str,
+    below: str,
+    infos: list[FileInfo],
+    manifest: Manifest | None,
+) -> list[_Found]:
+    known = {file.path: file for file in manifest.files} if manifest is not None else {}
+    found = []
+    for info in infos:
+        written = known.get(info.path[len(root) :].strip("/"))
+        is_trusted = written is not None and written.bytes == info.size
+        file = ScanFile(
+            location=location,
+            path=info.path,
+            url=storage.url(info.path),
+            size=info.size,
+            version=info.version,
+            rows=written.rows if written is not None and is_trusted else None,
+            marks=written.marks if written is not None and is_trusted else (),
+        )
+        folder = info.path[len(below) :].strip("/").rpartition("/")[0]
+        found.append(
+            _Found(file, dict(parse_partition_path(folder)), manifest if is_trusted else None)
+        )
+    return found
+
+
+# --- partitions -----------------------------------------------------------------------------------
+
+
+def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
+    """Return the partition columns with their types, and give every file its values."""
+    found = listing.found
+    names = list(found[0].partition) if found else []
+    for other in found:
+        if list(other.partition) != names:
+            raise LayoutError(
+                f"folders disagree about the partition columns: {found[0].file.url} has "
+                f"{names or 'none'}, {other.file.url} has {list(other.partition) or 'none'}; read "
+                "them apart, or name one folder"
+            )
+    texts = {name: [file.partition[name] for file in found] for name in names}
+    inferred = infer_partition_types(texts)
+    fields = [_partition_field(name, inferred[name], schema, listing.manifests) for name in names]
+    if not found and listing.manifests:
+        fields = list(listing.manifests[0].partition_schema)
+    values = [
+        cast_partition_values(field.name, texts[field.name], field.type)
+        for field in fields
+        if found
+    ]
+    for index, one in enumerate(found):
+        one.file = replace(one.file, partition=tuple(array[index] for array in values))
+    return pa.schema(fields)
+
+
+def _partition_field(
+    name: str, inferred: pa.DataType, schema: pa.Schema | None, manifests: list[Manifest]
+) -> pa.Field:
+    if schema is not None and name in schema.names:
+        return schema.field(name)
+    written = {
+        manifest.partition_schema.field(name).type
+        for manifest in manifests
+        if name in manifest.partition_schema.names
+    }
+    return pa.field(name, written.pop() if len(written) == 1 else inferred)
+
+
+def _partition_table(found: list[_Found], partitions: pa.Schema) -> pa.Table:
+    return pa.table(
+        [
+            pa.array([one.file.partition[index].as_py() for one in found], field.type)
+            for index, field in enumerate(partitions)
+        ],
+        schema=partitions,
+    )
+
+
+def _kept(found: list[_Found], partitions: pa.Schema, row_filter: Any) -> list[_Found]:
+    if not partitions.names or not found:
+        return found
+    return [found[row] for row in kept_rows(_partition_table(found, partitions), row_filter)]
+
+
+def _possible(
+    found: list[_Found], partitions: pa.Schema, row_filter: Any, full: pa.Schema
+) -> list[_Found]:
+    if not partitions.names or not found:
+        return found
+    rows = possible_rows(_partition_table(found, partitions), row_filter, full)
+    return [found[row] for row in rows]
+
+
+# --- schema ---------------------------------------------------------------------------------------
+
+
+def _file_schema(listing: _Listing, observation: Observation) -> pa.Schema:
+    """Return the columns of the records: those in manifests, then what else was seen."""
+    manifests = [one.manifest for one in listing.found if one.manifest is not None]
+    known = _joined_schema(manifests or (listing.manifests if not listing.found else []))
+    seen = [feature for feature in observation.features if feature.name not in known.names]
+    inferred = to_schema(replace(observation, features=tuple(seen)))
+    return pa.schema([*known, *inferred])
+
+
+def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
+    fields: dict[str, pa.Field] = {}
+    for schema in {id(manifest): manifest.schema for manifest in manifests}.values():
+        for field in schema:
+            other = fields.setdefault(field.name, field)
+            if other.type != field.type:
+                raise InferenceError(
+                    f"column {field.name!r} is {other.type} in one data set and {field.type} in "
+                    "another; read them apart, or give a schema",
+                    feature=field.name,
+                )
+    return pa.schema(list(fields.values()))
+
+
+def observe_files(
+    plan: ScanPlan, files: Iterable[ScanFile], threads: int, *, warn: bool = False
+) -> Observation:
+    """Look at all records of files.
+
+    Parameters
+    ----------
+    plan : ScanPlan
+        Says how files are opened and read.
+    files : iterable of ScanFile
+        In the order in which names are to be seen first.
+    threads : int
+        How many work at a time.
+    warn : bool
+        Whether damage that is skipped is warned of. Where the files are read as well, reading them
+        does that.
+    """
+    options = plan.options
+    runner = Runner(
+        plan.locations,
+        plan.storage_options,
+        options,
+        lambda codec, file: Observing(codec, options, file),
+    )
+    seen = Observation()
+    for items in runner.run_all((ScanTask(file=file) for file in files), threads):
+        for item in items:
+            if isinstance(item, Observation):
+                # Merged one by one: what is held does not grow with the number of files.
+                seen = merge([seen, item], limits=options.limits)
+            elif warn:
+                warnings.warn(item, CorruptDataWarning, stacklevel=2)
+    return seen
+
+
+def _full_schema(
+    file_schema: pa.Schema, partitions: pa.Schema, path_column: str | None
+) -> pa.Schema:
+    both = [name for name in partitions.names if name in file_schema.names]
+    if both:
+        raise LayoutError(
+            f"column {both[0]!r} is in the records and in the names of folders; rename the "
+            "folders, or give a schema, which reads it from the folders",
+            feature=both[0],
+        )
+    fields = [*file_schema, *partitions]
+    if path_column is not None:
+        if not isinstance(path_column, str) or path_column in {field.name for field in fields}:
+            raise OptionError(f"path_column is {path_column!r}; it must be a name that is free")
+        fields.append(pa.field(path_column, pa.string()))
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise OptionError(f"the schema names column {twice!r} twice")
+    return pa.schema(fields)
+
+
+def _projected(
+    full: pa.Schema, columns: Sequence[str] | None, path_column: str | None
+) -> pa.Schema:
+    if columns is None:
+        return full
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise OptionError(f"columns is {columns!r}; it must be a list of names")
+    wanted = list(columns)
+    if path_column is not None and path_column not in wanted:
+        wanted.append(path_column)
+    for name in wanted:
+        if name not in full.names:
+            near = difflib.get_close_matches(str(name), full.names, 3)
+            hint = f"did you mean {', '.join(map(repr, near))}?" if near else _listed(full.names)
+            raise OptionError(f"column {name!r} is not in the data set; {hint}")
+    if len(set(wanted)) < len(wanted):
+        raise OptionError(f"columns names a column twice: {columns!r}")
+    return pa.schema([full.field(name) for name in wanted])
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return f"it has {shown}{' ...' if len(names) > 20 else ''}" if names else "it has no columns"
+
+
+# --- tasks ----------------------------------------------------------------------------------------
+
+
+def _tasks(file: ScanFile, options: ScanOptions, task_bytes: int | None) -> Iterable[ScanTask]:
+    if task_bytes is None or not file.marks or options.on_corrupt != "raise":
+        yield ScanTask(file=file, rows=file.rows)
+        return
+    start, record = 0, 0
+    for offset, next_record in file.marks:
+        if offset - start >= task_bytes:
+            yield ScanTask(
+                file=file, start=start, end=offset, record=record, rows=next_record - record
+            )
+            start, record = offset, next_record
+    rows = None if file.rows is None else file.rows - record
+    yield ScanTask(file=file, start=start, record=record, rows=rows)
