@@ -12,8 +12,10 @@ use arrow_array::{
 use arrow_buffer::{Buffer, NullBuffer, NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, FieldRef};
 
+use crate::bytes::ByteBuilder;
+use crate::decode::Cells;
 use crate::message::Values;
-use crate::walk::{Kind, Span, for_each_bytes};
+use crate::walk::{Kind, Span, for_each_bytes, for_each_step};
 use crate::wire::squeeze;
 
 /// The largest int that float64 surely holds exactly.
@@ -41,24 +43,14 @@ pub enum Leaf {
 #[derive(Debug)]
 pub struct Bytes {
     offsets: Vec<i32>,
-    data: Vec<u8>,
+    data: ByteBuilder,
     is_utf8: bool,
 }
 
 impl Bytes {
     #[inline(always)]
     fn push(&mut self, source: &[u8], value: Span) {
-        let held = self.data.len();
-        let length = value.end - value.at;
-        // A copy of constant size is a few instructions, one of variable size a call.
-        if length <= 16
-            && let Some(chunk) = source[value.at..].first_chunk::<16>()
-        {
-            self.data.extend_from_slice(chunk);
-            self.data.truncate(held + length);
-        } else {
-            self.data.extend_from_slice(&source[value.at..value.end]);
-        }
+        self.data.put_slice(source, value.at, value.end);
         self.offsets.push(self.data.len() as i32);
     }
 
@@ -67,7 +59,7 @@ impl Bytes {
         nulls: Option<NullBuffer>,
     ) -> Result<ArrayRef, usize> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        let data = Buffer::from_vec(self.data);
+        let data = Buffer::from_vec(self.data.into_vec());
         match GenericByteArray::<T>::try_new(offsets.clone(), data.clone(), nulls) {
             Ok(array) => Ok(Arc::new(array)),
             Err(_) => Err(first_invalid(offsets.windows(2).map(|pair| {
@@ -168,7 +160,7 @@ fn room(held: usize) -> usize {
 impl Leaf {
     /// An empty leaf of a wire type.
     pub fn new(data_type: &DataType) -> Option<Self> {
-        let bytes = |is_utf8| Self::Bytes(Bytes { offsets: vec![0], data: Vec::new(), is_utf8 });
+        let bytes = |is_utf8| Self::Bytes(Bytes { offsets: vec![0], data: ByteBuilder::default(), is_utf8 });
         let views =
             |is_utf8| Self::Views(Views { views: Vec::new(), blocks: Vec::new(), block: None, is_utf8 });
         Some(match data_type {
@@ -193,7 +185,7 @@ impl Leaf {
             Self::Bytes(Bytes { offsets, data, is_utf8 }) => {
                 let mut fresh = Vec::with_capacity(room(offsets.len()));
                 fresh.push(0);
-                let data = Vec::with_capacity(room(data.len()));
+                let data = ByteBuilder::with_capacity(room(data.len()));
                 Self::Bytes(Bytes { offsets: fresh, data, is_utf8: *is_utf8 })
             }
             Self::Views(Views { views, is_utf8, .. }) => Self::Views(Views {
@@ -289,18 +281,8 @@ impl Leaf {
             return true;
         }
         match (self, kind) {
-            (Self::Int64(values), Kind::Int64) => {
-                values.reserve(list.end - list.at);
-                for_each_varint(input.bytes, list, |int| {
-                    values.push(int as i64);
-                    true
-                })
-            }
-            (Self::Float32(values), Kind::Float) => {
-                let (floats, rest) = input.bytes[list.at..list.end].as_chunks::<4>();
-                values.extend(floats.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-                rest.is_empty()
-            }
+            (Self::Int64(values), Kind::Int64) => extend_ints(values, input.bytes, list),
+            (Self::Float32(values), Kind::Float) => extend_floats(values, input.bytes, list),
             (Self::Bytes(bytes), Kind::Bytes) => for_each_bytes(input.bytes, list, |value| {
                 bytes.push(input.bytes, value);
                 true
@@ -391,6 +373,33 @@ impl Leaf {
             Self::Null(length) => Arc::new(NullArray::new(length)),
         })
     }
+}
+
+/// Call `push` with each cell until one does not fit.
+#[inline(always)]
+fn fill(cells: Cells<'_>, mut push: impl FnMut(Option<Span>) -> bool) -> bool {
+    for cell in cells.iter() {
+        if !push(cell) {
+            return false;
+        }
+    }
+    true
+}
+
+#[inline(always)]
+fn extend_ints(values: &mut Vec<i64>, source: &[u8], run: Span) -> bool {
+    values.reserve(run.end - run.at);
+    for_each_varint(source, run, |int| {
+        values.push(int as i64);
+        true
+    })
+}
+
+#[inline(always)]
+fn extend_floats(values: &mut Vec<f32>, source: &[u8], run: Span) -> bool {
+    let (floats, rest) = source[run.at..run.end].as_chunks::<4>();
+    values.extend(floats.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+    rest.is_empty()
 }
 
 /// The value of a run of bytes that is exactly one varint.
@@ -575,12 +584,26 @@ impl Column {
         matches!(self.nesting, Nesting::Steps { .. })
     }
 
-    /// The kind of the single values that are expected, if single values are.
-    pub fn single_kind(&self) -> Option<Kind> {
-        if matches!(self.nesting, Nesting::Bare) { self.leaf.kind() } else { None }
+    /// The kind of the short values that are expected: single ones, or short runs of packed numbers.
+    pub fn short_kind(&self) -> Option<Kind> {
+        let kind = self.leaf.kind()?;
+        match self.nesting {
+            Nesting::Bare => Some(kind),
+            Nesting::List(_) if kind != Kind::Bytes => Some(kind),
+            _ => None,
+        }
     }
 
-    #[inline(always)]
+    /// The kind that features of this column have, if there is only one.
+    pub fn kind(&self) -> Option<Kind> {
+        self.leaf.kind()
+    }
+
+    /// Whether a row has one value, not a list.
+    pub fn is_bare(&self) -> bool {
+        matches!(self.nesting, Nesting::Bare)
+    }
+
     fn end_row(&mut self) {
         self.nulls.append_non_null();
         self.rows += 1;
@@ -596,65 +619,71 @@ impl Column {
         self.rows += 1;
     }
 
-    /// Push a row with one value; false if it does not fit.
-    #[inline(always)]
-    pub fn push_single(&mut self, kind: Kind, input: Input<'_>, value: Span) -> bool {
-        let fits = self.leaf.push_single(kind, input, value);
-        self.end_row();
-        fits
-    }
-
-    /// Push a row with the values of a list; false if they do not fit.
-    #[inline(always)]
-    pub fn push_list(&mut self, kind: Kind, input: Input<'_>, list: Span) -> bool {
-        let fits = match &mut self.nesting {
-            Nesting::Bare => match kind {
-                Kind::Bytes => {
-                    let mut count = 0;
-                    for_each_bytes(input.bytes, list, |value| {
-                        count += 1;
-                        count == 1 && self.leaf.push_single(kind, input, value)
-                    }) && count == 1
+    /// Push a row for each cell; false if one does not fit, and then some rows may have been pushed.
+    ///
+    /// A cell is what the walk found: the bytes of one string, a run of packed numbers, the entries of a BytesList for a
+    /// list of bytes, the steps of a feature list; or nothing, which is null. The loops stand apart for the types that most
+    /// columns have, so that nothing is decided anew for each cell.
+    pub fn extend(&mut self, cells: Cells<'_>, input: Input<'_>) -> bool {
+        // The walk finds no values for a leaf that takes no kind.
+        let kind = self.leaf.kind().unwrap_or(Kind::Bytes);
+        let source = input.bytes;
+        let fits = match (&mut self.nesting, &mut self.leaf) {
+            (Nesting::Bare, Leaf::Int64(values)) => fill(cells, |cell| match cell {
+                Some(value) => {
+                    one_varint(source, value).map(|int| values.push(int as i64)).is_some()
                 }
-                _ => self.leaf.push_single(kind, input, list),
-            },
-            Nesting::List(lists) => {
-                let fits = self.leaf.push_list(kind, input, list);
-                lists.close(self.leaf.len());
-                fits
-            }
-            Nesting::Steps { .. } => false,
-        };
-        self.end_row();
-        fits
-    }
-
-    /// Push one step of the row's feature list.
-    #[inline(always)]
-    pub fn push_step(&mut self, step: Option<(Kind, Span)>, input: Input<'_>) -> bool {
-        let Nesting::Steps { inner, inner_nulls, .. } = &mut self.nesting else {
-            return false;
-        };
-        let fits = match step {
-            None => {
-                inner_nulls.append_null();
+                None => {
+                    values.push(0);
+                    true
+                }
+            }),
+            (Nesting::Bare, Leaf::Bytes(bytes)) => fill(cells, |cell| {
+                bytes.push(source, cell.unwrap_or(Span { at: 0, end: 0 }));
                 true
-            }
-            Some((kind, list)) => {
-                inner_nulls.append_non_null();
-                self.leaf.push_list(kind, input, list)
-            }
+            }),
+            (Nesting::Bare, leaf) => fill(cells, |cell| match cell {
+                Some(value) => leaf.push_single(kind, input, value),
+                None => {
+                    leaf.push_null();
+                    true
+                }
+            }),
+            (Nesting::List(lists), Leaf::Int64(values)) => fill(cells, |cell| {
+                let fits = cell.is_none_or(|run| extend_ints(values, source, run));
+                lists.close(values.len());
+                fits
+            }),
+            (Nesting::List(lists), Leaf::Float32(values)) => fill(cells, |cell| {
+                let fits = cell.is_none_or(|run| extend_floats(values, source, run));
+                lists.close(values.len());
+                fits
+            }),
+            (Nesting::List(lists), leaf) => fill(cells, |cell| {
+                let fits = cell.is_none_or(|list| leaf.push_list(kind, input, list));
+                lists.close(leaf.len());
+                fits
+            }),
+            (Nesting::Steps { outer, inner, inner_nulls }, leaf) => fill(cells, |cell| {
+                let fits = cell.is_none_or(|steps| {
+                    for_each_step(source, steps, |step| {
+                        inner_nulls.append(step.is_some());
+                        let fits = step.is_none_or(|(kind, list)| leaf.push_list(kind, input, list));
+                        inner.close(leaf.len());
+                        fits
+                    })
+                });
+                outer.close(inner.count());
+                fits
+            }),
         };
-        inner.close(self.leaf.len());
-        fits
-    }
-
-    /// End the row's feature list.
-    pub fn end_steps(&mut self) {
-        if let Nesting::Steps { outer, inner, .. } = &mut self.nesting {
-            outer.close(inner.count());
+        if cells.is_valid().all(|is_valid| is_valid) {
+            self.nulls.append_n_non_nulls(cells.len());
+        } else {
+            cells.is_valid().for_each(|is_valid| self.nulls.append(is_valid));
         }
-        self.end_row();
+        self.rows += cells.len();
+        fits
     }
 
     /// Push a row of what the readable decoder found under the column's name.
@@ -684,14 +713,15 @@ impl Column {
         steps: &[Values<'_>],
         input: Input<'_>,
     ) -> Result<(), String> {
-        if let Nesting::Steps { inner, inner_nulls, .. } = &mut self.nesting {
+        if let Nesting::Steps { outer, inner, inner_nulls } = &mut self.nesting {
             for values in steps {
                 inner_nulls.append(*values != Values::None);
                 self.leaf.push_values(values, input)?;
                 inner.close(self.leaf.len());
             }
+            outer.close(inner.count());
         }
-        self.end_steps();
+        self.end_row();
         Ok(())
     }
 

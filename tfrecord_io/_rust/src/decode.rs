@@ -1,7 +1,10 @@
 //! Frames to record batches.
 //!
-//! Each record goes through the fast walk first, which appends straight to the columns. When the walk gives up, the row is
-//! taken back and the readable decoder says what the record means or why it is bad.
+//! The fast walk goes over some records and notes where the values of each column stand (`Block`); then each column takes
+//! its values in, one column after the other, so that nothing is decided anew for each value. When the walk gives up on a
+//! record, or a value does not fit, the readable decoder says what the record means or why it is bad.
+
+use std::ops::Range;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
@@ -10,9 +13,9 @@ use hashbrown::HashMap;
 
 use crate::columns::{Column, Input};
 use crate::error::{Fault, FaultKind, Place, Result};
-use crate::framing::{Cursor, OVERHEAD};
+use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::message::{Message, Values};
-use crate::walk::{Action, Kind, Sink, Span, Walker};
+use crate::walk::{Action, Kind, Sink, Span, Walker, one_bytes};
 
 /// What a payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +43,7 @@ pub struct Decoder {
     bounds: Bounds,
     columns: Vec<Column>,
     walker: Walker,
+    block: Block,
     places: Places,
     flushed: Places,
     payload_bytes: usize,
@@ -64,6 +68,12 @@ impl Places {
         self.offsets.push(offset);
     }
 
+    fn truncate(&mut self, rows: usize) {
+        self.offsets.truncate(rows);
+        self.runs.retain(|(first, _)| *first < rows);
+        self.next_record = None;
+    }
+
     fn get(&self, row: usize) -> Option<(u64, u64)> {
         let offset = *self.offsets.get(row)?;
         let (first, record) = *self.runs.iter().rfind(|(first, _)| *first <= row)?;
@@ -71,51 +81,139 @@ impl Places {
     }
 }
 
-/// Takes the walk's values into the columns, one row at a time.
-struct Row<'a> {
-    columns: &'a mut [Column],
-    input: Input<'a>,
-    row: usize,
-    filled: usize,
+/// Where the values of some records stand: a cell for each record and column.
+#[derive(Debug)]
+struct Block {
+    /// Column by column, `max_rows` each: where a value begins, counted from `base`, and how long it is.
+    cells: Vec<u64>,
+    base: usize,
+    max_rows: usize,
+    /// What the walk needs to know of each column: the kind it takes, and whether it takes one value.
+    expected: Vec<(Option<Kind>, bool)>,
+    /// The payload of each record.
+    payloads: Vec<Span>,
 }
 
-impl Row<'_> {
-    /// The column, unless the record has its name twice.
+/// The record does not have the feature.
+const ABSENT: u64 = u64::MAX;
+/// The record has the feature, without a kind.
+const KINDLESS: u64 = u64::MAX - 1;
+/// Cells of one block: they should stay in the first cache.
+const BLOCK_CELLS: usize = 4096;
+const BLOCK_ROWS: usize = 128;
+
+impl Block {
+    fn new(columns: &[Column]) -> Self {
+        let max_rows = (BLOCK_CELLS / columns.len().max(1)).clamp(1, BLOCK_ROWS);
+        Self {
+            cells: vec![ABSENT; max_rows * columns.len()],
+            base: 0,
+            max_rows,
+            expected: columns.iter().map(|column| (column.kind(), column.is_bare())).collect(),
+            payloads: Vec::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.cells.fill(ABSENT);
+        self.payloads.clear();
+    }
+
+    fn is_full(&self) -> bool {
+        self.payloads.len() >= self.max_rows
+    }
+
+    fn begin_row(&mut self, payload: Span) {
+        if self.payloads.is_empty() {
+            self.base = payload.at;
+        }
+    }
+
+    fn end_row(&mut self, payload: Span) {
+        self.payloads.push(payload);
+    }
+
+    /// Forget what was noted of a row that has not ended.
+    fn drop_row(&mut self) {
+        self.cells.iter_mut().skip(self.payloads.len()).step_by(self.max_rows).for_each(|cell| *cell = ABSENT);
+    }
+
     #[inline(always)]
-    fn column(&mut self, column: usize) -> Option<&mut Column> {
-        self.filled += 1;
-        self.columns.get_mut(column).filter(|column| column.rows == self.row)
+    fn set(&mut self, column: usize, cell: u64) -> bool {
+        match self.cells.get_mut(column * self.max_rows + self.payloads.len()) {
+            Some(held) if *held == ABSENT => {
+                *held = cell;
+                true
+            }
+            // The record has the name twice.
+            _ => false,
+        }
+    }
+
+    #[inline(always)]
+    fn set_span(&mut self, column: usize, span: Span) -> bool {
+        let (at, length) = (span.at - self.base, span.end - span.at);
+        self.set(column, (at as u64) << 32 | length as u64)
+    }
+
+    /// The cells of a column in some of the rows.
+    fn column(&self, column: usize, rows: Range<usize>) -> Cells<'_> {
+        let first = column * self.max_rows;
+        let cells = &self.cells[first + rows.start..first + rows.end];
+        Cells { cells, base: self.base }
     }
 }
 
-impl Sink for Row<'_> {
-    #[inline(always)]
-    fn single(&mut self, column: usize, kind: Kind, _: &[u8], value: Span) -> bool {
-        let input = self.input;
-        self.column(column).is_some_and(|column| column.push_single(kind, input, value))
+/// What the walk found of one column: a span a row, or nothing.
+#[derive(Clone, Copy)]
+pub struct Cells<'a> {
+    cells: &'a [u64],
+    base: usize,
+}
+
+impl Cells<'_> {
+    pub fn len(self) -> usize {
+        self.cells.len()
     }
 
     #[inline(always)]
-    fn list(&mut self, column: usize, kind: Kind, _: &[u8], list: Span) -> bool {
-        let input = self.input;
-        self.column(column).is_some_and(|column| column.push_list(kind, input, list))
+    pub fn iter(self) -> impl Iterator<Item = Option<Span>> {
+        self.cells.iter().map(move |cell| {
+            (*cell < KINDLESS).then(|| {
+                let at = self.base + (*cell >> 32) as usize;
+                Span { at, end: at + (*cell as u32) as usize }
+            })
+        })
+    }
+
+    pub fn is_valid(self) -> impl Iterator<Item = bool> {
+        self.cells.iter().map(|cell| *cell < KINDLESS)
+    }
+}
+
+impl Sink for Block {
+    #[inline(always)]
+    fn short(&mut self, column: usize, _: Kind, _: &[u8], value: Span) -> bool {
+        self.set_span(column, value)
+    }
+
+    #[inline(always)]
+    fn list(&mut self, column: usize, kind: Kind, data: &[u8], list: Span) -> bool {
+        match self.expected[column] {
+            (Some(Kind::Bytes), true) if kind == Kind::Bytes => {
+                one_bytes(data, list).is_some_and(|value| self.set_span(column, value))
+            }
+            (Some(expected), _) if kind == expected => self.set_span(column, list),
+            _ => false,
+        }
     }
 
     fn kindless(&mut self, column: usize) -> bool {
-        self.column(column).map(Column::push_null).is_some()
+        self.set(column, KINDLESS)
     }
 
-    #[inline(always)]
-    fn step(&mut self, column: usize, list: Option<(Kind, Span)>, _: &[u8]) -> bool {
-        let input = self.input;
-        self.columns
-            .get_mut(column)
-            .filter(|column| column.rows == self.row)
-            .is_some_and(|column| column.push_step(list, input))
-    }
-
-    fn end_steps(&mut self, column: usize) -> bool {
-        self.column(column).map(Column::end_steps).is_some()
+    fn feature_list(&mut self, column: usize, _: &[u8], steps: Span) -> bool {
+        self.set_span(column, steps)
     }
 }
 
@@ -142,8 +240,10 @@ impl Decoder {
         let walker = walker_for(&columns, record_type, bounds.max_features);
         // Offsets in Arrow are 32 bits wide.
         let bounds = Bounds { batch_bytes: bounds.batch_bytes.min(i32::MAX as usize), ..bounds };
+        let block = Block::new(&columns);
         Ok(Self {
             cursor,
+            block,
             full: false,
             schema,
             record_type,
@@ -167,42 +267,90 @@ impl Decoder {
         let mut pos = start;
         self.cursor.begin();
         while !self.full {
-            let Some(length) = self.cursor.next_length(input.bytes, pos)? else { break };
-            let rows = self.rows();
-            if rows > 0 && self.payload_bytes + length > self.bounds.batch_bytes {
-                self.full = true;
-                break;
+            match self.take_frame(input, pos) {
+                Ok(Some(length)) => pos += length + OVERHEAD,
+                Ok(None) => break,
+                // A record before it may be bad in a way that only the columns tell.
+                Err(fault) => return self.settle(input).and(Err(fault)),
             }
-            let payload_at = pos + crate::framing::HEADER;
-            self.cursor.payload(input.bytes, pos, length)?;
-            self.decode_record(input, Span { at: payload_at, end: payload_at + length })?;
-            self.places.push(self.cursor.offset, self.cursor.record);
-            self.payload_bytes += length;
-            self.full = rows + 1 >= self.bounds.batch_rows;
-            self.cursor.advance(length);
-            pos += length + OVERHEAD;
+            if self.block.is_full() {
+                self.settle(input)?;
+            }
         }
+        self.settle(input)?;
         Ok(pos - start)
     }
 
+    /// Take the frame at `pos` in and return the length of its payload; `None` if it must wait.
     #[inline(always)]
-    fn decode_record(&mut self, input: Input<'_>, payload: Span) -> Result<()> {
-        if self.record_type == RecordType::ByteArray {
-            for column in &mut self.columns {
-                column.push_single(Kind::Bytes, input, payload);
-            }
+    fn take_frame(&mut self, input: Input<'_>, pos: usize) -> Result<Option<usize>> {
+        let Some(length) = self.cursor.next_length(input.bytes, pos)? else { return Ok(None) };
+        if self.rows() > 0 && self.payload_bytes + length > self.bounds.batch_bytes {
+            self.full = true;
+            return Ok(None);
+        }
+        self.cursor.payload(input.bytes, pos, length)?;
+        let payload = Span { at: pos + HEADER, end: pos + HEADER + length };
+        self.block.begin_row(payload);
+        let walked = match self.record_type {
+            RecordType::ByteArray => self.columns.is_empty() || self.block.set_span(0, payload),
+            _ => self.walker.walk(input.bytes, payload.at, payload.end, &mut self.block),
+        };
+        if walked {
+            self.block.end_row(payload);
+        } else {
+            self.block.drop_row();
+            self.settle(input)?;
+            self.decode_message(input, payload, self.cursor.place(), self.rows())?;
+        }
+        self.places.push(self.cursor.offset, self.cursor.record);
+        self.payload_bytes += length;
+        self.full = self.rows() >= self.bounds.batch_rows;
+        self.cursor.advance(length);
+        Ok(Some(length))
+    }
+
+    /// Take the block's values into the columns.
+    fn settle(&mut self, input: Input<'_>) -> Result<()> {
+        let rows = self.block.payloads.len();
+        let first = self.rows() - rows;
+        if self.extend(input, 0..rows) {
+            self.block.clear();
             return Ok(());
         }
-        let row = self.places.offsets.len();
-        let mut sink = Row { columns: &mut self.columns, input, row, filled: 0 };
-        if self.walker.walk(input.bytes, payload.at, payload.end, &mut sink) {
-            if sink.filled < self.columns.len() {
-                self.columns.iter_mut().filter(|c| c.rows == row).for_each(Column::push_null);
+        // Some value does not fit: record by record, so that those before it are kept.
+        self.take_back(first);
+        let payloads = std::mem::take(&mut self.block.payloads);
+        let mut outcome = Ok(());
+        for (index, payload) in payloads.iter().enumerate() {
+            if self.extend(input, index..index + 1) {
+                continue;
             }
-            return Ok(());
+            let row = first + index;
+            self.take_back(row);
+            let (offset, record) = self.places.get(row).unwrap_or_default();
+            let place = Place::Record { offset, record };
+            outcome = self.decode_message(input, *payload, place, row);
+            if outcome.is_err() {
+                self.cursor.seek(offset, record);
+                self.places.truncate(row);
+                let dropped = payloads[index..].iter().map(|span| span.end - span.at);
+                self.payload_bytes -= dropped.sum::<usize>();
+                self.full = false;
+                break;
+            }
         }
-        self.take_back(row);
-        self.decode_message(input, payload).inspect_err(|_| self.take_back(row))
+        self.block.clear();
+        outcome
+    }
+
+    /// Extend each column by some of the block's rows; false if a value does not fit.
+    fn extend(&mut self, input: Input<'_>, rows: Range<usize>) -> bool {
+        let block = &self.block;
+        self.columns
+            .iter_mut()
+            .enumerate()
+            .all(|(index, column)| column.extend(block.column(index, rows.clone()), input))
     }
 
     fn take_back(&mut self, rows: usize) {
@@ -213,8 +361,17 @@ impl Decoder {
 
     /// The readable way: the whole message first, then the columns in the order of the schema.
     #[cold]
-    fn decode_message(&mut self, input: Input<'_>, payload: Span) -> Result<()> {
-        let place = self.cursor.place();
+    fn decode_message(
+        &mut self,
+        input: Input<'_>,
+        payload: Span,
+        place: Place,
+        row: usize,
+    ) -> Result<()> {
+        self.push_message(input, payload, place).inspect_err(|_| self.take_back(row))
+    }
+
+    fn push_message(&mut self, input: Input<'_>, payload: Span, place: Place) -> Result<()> {
         let bytes = &input.bytes[payload.at..payload.end];
         let message =
             parse(bytes, self.record_type, self.bounds.max_features, place)?;
@@ -340,7 +497,7 @@ fn walker_for(columns: &[Column], record_type: RecordType, max_features: usize) 
         } else {
             (&mut walker.context, &mut walker.feature_lists)
         };
-        here.expect(&column.name, Action::Column(index), column.single_kind());
+        here.expect(&column.name, Action::Column(index), column.short_kind());
         elsewhere.expect(&column.name, Action::GiveUp, None);
     }
     walker

@@ -11,10 +11,12 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
 
+use crate::bytes::ByteBuilder;
 use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
-use crate::framing::{header, masked_crc};
+use crate::framing::{HEADER, header, masked_crc};
 use crate::walk::{Kind, Template};
+use crate::wire::spread;
 
 /// No protobuf reader takes a longer message.
 const MAX_PAYLOAD: usize = i32::MAX as usize;
@@ -82,32 +84,32 @@ fn delimited_len(content: usize) -> usize {
     1 + varint_len(content as u64) + content
 }
 
+/// Append a varint: up to eight bytes are stored at once.
 #[inline(always)]
-fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+fn put_varint(out: &mut ByteBuilder, mut value: u64) {
+    if value < 0x80 {
+        return out.put(value as u8);
+    }
+    if value < 1 << 56 {
+        let count = varint_len(value);
+        // All bytes but the last continue.
+        let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
+        return out.put_chunk(&(spread(value) | continues).to_le_bytes(), count);
+    }
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.put(value as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.put(value as u8);
 }
 
 #[inline(always)]
-fn put_tag(out: &mut Vec<u8>, tag: u8, length: usize) {
-    out.push(tag);
-    put_varint(out, length as u64);
-}
-
-/// Append bytes of which most are short: a copy of constant size is a few instructions.
-#[inline(always)]
-fn put_bytes(out: &mut Vec<u8>, data: &[u8], from: usize, to: usize) {
-    if to - from <= 16
-        && let Some(chunk) = data[from..].first_chunk::<16>()
-    {
-        let end = out.len() + to - from;
-        out.extend_from_slice(chunk);
-        out.truncate(end);
+fn put_tag(out: &mut ByteBuilder, tag: u8, length: usize) {
+    if length < 0x80 {
+        out.put_chunk(&[tag, length as u8], 2);
     } else {
-        out.extend_from_slice(&data[from..to]);
+        out.put(tag);
+        put_varint(out, length as u64);
     }
 }
 
@@ -165,9 +167,10 @@ impl<'a> Column<'a> {
             },
         };
         let (values, kind) = values_of(leaf)?;
-        let mut key = Vec::with_capacity(name.len() + 6);
+        let mut key = ByteBuilder::with_capacity(name.len() + 6);
         put_tag(&mut key, 0x0a, name.len());
-        key.extend_from_slice(name.as_bytes());
+        key.put_slice(name.as_bytes(), 0, name.len());
+        let key = key.into_vec();
         let template = match (&nesting, kind) {
             (Nesting::Bare, Some(kind)) => Template::of_single(name.as_bytes(), kind),
             _ => None,
@@ -211,19 +214,19 @@ impl<'a> Column<'a> {
 
     /// Write a Feature (without its own tag and length) around a list of `list_len` bytes.
     #[inline(always)]
-    fn put_feature(&self, out: &mut Vec<u8>, (from, to): (usize, usize), list_len: usize) {
+    fn put_feature(&self, out: &mut ByteBuilder, (from, to): (usize, usize), list_len: usize) {
         put_tag(out, self.kind, list_len);
         match &self.values {
             Values::Bytes { offsets, data } => {
                 for index in from..to {
                     let (start, end) = offsets.get(index);
                     put_tag(out, 0x0a, end - start);
-                    put_bytes(out, data, start, end);
+                    out.put_slice(data, start, end);
                 }
             }
             _ if from == to => {}
             Values::Int64(ints) => {
-                out.push(0x0a);
+                out.put(0x0a);
                 let packed = ints[from..to].iter().map(|int| varint_len(*int as u64)).sum::<usize>();
                 put_varint(out, packed as u64);
                 for int in &ints[from..to] {
@@ -232,7 +235,7 @@ impl<'a> Column<'a> {
             }
             Values::Float32(bytes) => {
                 put_tag(out, 0x0a, (to - from) * 4);
-                out.extend_from_slice(&bytes[from * 4..to * 4]);
+                out.put_slice(bytes, from * 4, to * 4);
             }
             Values::Null => {}
         }
@@ -254,7 +257,7 @@ impl<'a> Column<'a> {
     }
 
     #[inline(always)]
-    fn put_entry(&self, out: &mut Vec<u8>, row: usize, list_len: usize) {
+    fn put_entry(&self, out: &mut ByteBuilder, row: usize, list_len: usize) {
         if let Some(template) = &self.template
             // The value's own tag and length are the list's first two bytes.
             && template.put(out, list_len - 2)
@@ -262,17 +265,17 @@ impl<'a> Column<'a> {
             match &self.values {
                 Values::Bytes { offsets, data } => {
                     let (from, to) = offsets.get(row);
-                    put_bytes(out, data, from, to);
+                    out.put_slice(data, from, to);
                 }
                 Values::Int64(ints) => put_varint(out, ints[row] as u64),
-                Values::Float32(bytes) => out.extend_from_slice(&bytes[row * 4..row * 4 + 4]),
+                Values::Float32(bytes) => out.put_slice(bytes, row * 4, row * 4 + 4),
                 Values::Null => {}
             }
             return;
         }
         let feature_len = delimited_len(list_len);
         put_tag(out, 0x0a, self.key.len() + delimited_len(feature_len));
-        out.extend_from_slice(&self.key);
+        out.put_slice(&self.key, 0, self.key.len());
         put_tag(out, 0x12, feature_len);
         self.put_feature(out, self.elements(row), list_len);
     }
@@ -292,10 +295,10 @@ impl<'a> Column<'a> {
         (from..to).map(|step| self.step_len(inner, step).map(delimited_len)).sum()
     }
 
-    fn put_steps_entry(&self, out: &mut Vec<u8>, row: usize, steps_len: usize) {
+    fn put_steps_entry(&self, out: &mut ByteBuilder, row: usize, steps_len: usize) {
         let Nesting::Steps { outer, inner } = &self.nesting else { return };
         put_tag(out, 0x0a, self.key.len() + delimited_len(steps_len));
-        out.extend_from_slice(&self.key);
+        out.put_slice(&self.key, 0, self.key.len());
         put_tag(out, 0x12, steps_len);
         let (from, to) = outer.offsets.get(row);
         for step in from..to {
@@ -336,7 +339,7 @@ pub fn encode(batch: &RecordBatch, record_type: RecordType) -> Result<Encoded> {
         })
         .collect::<Result<Vec<_>>>()?;
     let rows = batch.num_rows();
-    let mut out = Vec::with_capacity(estimate(batch));
+    let mut out = ByteBuilder::with_capacity(estimate(batch));
     let mut offsets = Vec::with_capacity(rows + 1);
     let mut sizes = Vec::with_capacity(columns.len());
     for row in 0..rows {
@@ -348,7 +351,7 @@ pub fn encode(batch: &RecordBatch, record_type: RecordType) -> Result<Encoded> {
         }
     }
     offsets.push(out.len() as u64);
-    Ok(Encoded { data: Buffer::from_vec(out), offsets })
+    Ok(Encoded { data: Buffer::from_vec(out.into_vec()), offsets })
 }
 
 /// About how many bytes the records take.
@@ -362,7 +365,7 @@ fn estimate(batch: &RecordBatch) -> usize {
     (overhead + 24) * batch.num_rows() + values
 }
 
-fn put_byte_array(out: &mut Vec<u8>, columns: &[Column<'_>], row: usize) -> Result<()> {
+fn put_byte_array(out: &mut ByteBuilder, columns: &[Column<'_>], row: usize) -> Result<()> {
     let [Column { values: Values::Bytes { offsets, data }, nesting: Nesting::Bare, .. }] = columns
     else {
         let what = "ByteArray records are written from one column of binary";
@@ -375,9 +378,9 @@ fn put_byte_array(out: &mut Vec<u8>, columns: &[Column<'_>], row: usize) -> Resu
     }
     let (from, to) = offsets.get(row);
     check_payload(to - from, row)?;
-    out.extend_from_slice(&header(to - from));
-    out.extend_from_slice(&data[from..to]);
-    out.extend_from_slice(&masked_crc(&data[from..to]).to_le_bytes());
+    out.put_chunk(&header(to - from), HEADER);
+    out.put_slice(data, from, to);
+    out.put_chunk(&masked_crc(&data[from..to]).to_le_bytes(), 4);
     Ok(())
 }
 
@@ -392,7 +395,7 @@ fn check_payload(length: usize, row: usize) -> Result<()> {
 }
 
 fn put_record(
-    out: &mut Vec<u8>,
+    out: &mut ByteBuilder,
     columns: &[Column<'_>],
     record_type: RecordType,
     row: usize,
@@ -431,7 +434,7 @@ fn put_record(
     let payload_len =
         delimited_len(features_len) + if is_sequence { delimited_len(lists_len) } else { 0 };
     check_payload(payload_len, row)?;
-    out.extend_from_slice(&header(payload_len));
+    out.put_chunk(&header(payload_len), HEADER);
     let start = out.len();
     put_tag(out, 0x0a, features_len);
     for (column, size) in columns.iter().zip(sizes.iter()) {
@@ -447,7 +450,7 @@ fn put_record(
             }
         }
     }
-    let crc = masked_crc(&out[start..]);
-    out.extend_from_slice(&crc.to_le_bytes());
+    let crc = masked_crc(out.tail(start));
+    out.put_chunk(&crc.to_le_bytes(), 4);
     Ok(())
 }

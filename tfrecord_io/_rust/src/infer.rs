@@ -6,12 +6,12 @@
 use arrow_buffer::Buffer;
 use hashbrown::HashMap;
 
-use crate::columns::for_each_varint;
+use crate::columns::{for_each_varint, one_varint};
 use crate::decode::{RecordType, parse};
 use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::message::Values;
-use crate::walk::{Action, Kind, Sink, Span, Walker, for_each_bytes};
+use crate::walk::{Action, Kind, Sink, Span, Walker, for_each_bytes, for_each_step};
 
 /// Where something was seen first: offset and record.
 pub type Sighting = (u64, u64);
@@ -123,12 +123,14 @@ struct Known<'a>(&'a [Feature]);
 
 impl Sink for Known<'_> {
     #[inline(always)]
-    fn single(&mut self, column: usize, kind: Kind, data: &[u8], value: Span) -> bool {
-        // The walk expects single values only of kinds that were seen with values.
+    fn short(&mut self, column: usize, kind: Kind, data: &[u8], value: Span) -> bool {
+        // The walk expects short values only of a kind that was seen with values.
+        let feature = &self.0[column];
         match kind {
-            Kind::Bytes => !self.0[column].is_utf8 || is_utf8(data, value),
+            Kind::Bytes => !feature.is_utf8 || is_utf8(data, value),
+            _ if !feature.is_single => feature.knows(kind, data, value),
             Kind::Float => value.end - value.at == 4,
-            Kind::Int64 => crate::columns::one_varint(data, value).is_some(),
+            Kind::Int64 => one_varint(data, value).is_some(),
         }
     }
 
@@ -141,13 +143,11 @@ impl Sink for Known<'_> {
         true
     }
 
-    #[inline(always)]
-    fn step(&mut self, column: usize, list: Option<(Kind, Span)>, data: &[u8]) -> bool {
-        list.is_none_or(|(kind, list)| self.0[column].knows(kind, data, list))
-    }
-
-    fn end_steps(&mut self, _: usize) -> bool {
-        true
+    fn feature_list(&mut self, column: usize, data: &[u8], steps: Span) -> bool {
+        let feature = &self.0[column];
+        for_each_step(data, steps, |step| {
+            step.is_none_or(|(kind, list)| feature.knows(kind, data, list))
+        })
     }
 }
 

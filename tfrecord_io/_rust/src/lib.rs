@@ -9,6 +9,9 @@
 #[cfg(target_endian = "big")]
 compile_error!("the kernel copies little-endian values as they are");
 
+#[global_allocator]
+static GLOBAL: mimalloc::MiMalloc = mimalloc::MiMalloc;
+mod bytes;
 mod columns;
 mod decode;
 mod encode;

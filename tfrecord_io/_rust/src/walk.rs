@@ -9,6 +9,7 @@
 
 use hashbrown::HashMap;
 
+use crate::bytes::ByteBuilder;
 use crate::wire::LEN;
 
 /// The three kinds of a Feature, by their field numbers.
@@ -56,33 +57,49 @@ pub struct Span {
 
 /// Takes the values that the walk finds. Each method returns false to give up on the record.
 pub trait Sink {
-    /// One value: a packed varint, four bytes of a float, or the bytes of a string.
-    fn single(&mut self, column: usize, kind: Kind, data: &[u8], value: Span) -> bool;
+    /// The bytes of one string, or a run of packed numbers that is not empty.
+    fn short(&mut self, column: usize, kind: Kind, data: &[u8], value: Span) -> bool;
     /// A list of any length.
     fn list(&mut self, column: usize, kind: Kind, data: &[u8], list: Span) -> bool;
     /// A feature without a kind.
     fn kindless(&mut self, column: usize) -> bool;
-    /// One step of a feature list: a list, or none if it has no kind.
-    fn step(&mut self, column: usize, list: Option<(Kind, Span)>, data: &[u8]) -> bool;
-    /// The end of a feature list.
-    fn end_steps(&mut self, column: usize) -> bool;
+    /// A feature list: the steps of a FeatureList, see `for_each_step`.
+    fn feature_list(&mut self, column: usize, data: &[u8], steps: Span) -> bool;
 }
 
 const TEMPLATE_WORDS: usize = 4;
 const TEMPLATE_BYTES: usize = TEMPLATE_WORDS * 8;
 
-/// The bytes of an entry before a single short value, in which every length depends on one byte.
+/// Eight bytes of a template.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    /// The expected bytes when the length byte is 0.
+    bytes: u64,
+    /// Ones where a byte belongs to the template.
+    keep: u64,
+    /// 01 in each byte that grows with the length byte.
+    step: u64,
+}
+
+impl Word {
+    #[inline(always)]
+    fn with(self, length: usize) -> u64 {
+        self.bytes.wrapping_add(self.step.wrapping_mul(length as u64))
+    }
+
+    #[inline(always)]
+    fn differs(self, found: &[u8; 8], length: u8) -> u64 {
+        (u64::from_le_bytes(*found) & self.keep) ^ self.with(length as usize)
+    }
+}
+
+/// The bytes of an entry before a short string or run of packed numbers, in which every length depends on one byte.
 ///
 /// `0A e 0A K key 12 f kind l 0A v` with l = v + 2, f = v + 4, e = v + K + 8, all below 128; for a skipped feature only
 /// `0A e 0A K key 12 f` with e = f + K + 4.
 #[derive(Clone, Copy, Debug)]
 pub struct Template {
-    /// The expected bytes when the length byte is 0.
-    words: [u64; TEMPLATE_WORDS],
-    /// Ones where a byte belongs to the template.
-    keep: [u64; TEMPLATE_WORDS],
-    /// 01 in each byte that grows with the length byte.
-    step: [u64; TEMPLATE_WORDS],
+    words: [Word; TEMPLATE_WORDS],
     /// How many words hold it; 0 if the key is too long for a template.
     word_count: usize,
     /// The largest length for which the template holds.
@@ -93,9 +110,7 @@ pub struct Template {
 
 impl Template {
     const NEVER: Self = Self {
-        words: [0; TEMPLATE_WORDS],
-        keep: [0; TEMPLATE_WORDS],
-        step: [0; TEMPLATE_WORDS],
+        words: [Word { bytes: 0, keep: 0, step: 0 }; TEMPLATE_WORDS],
         word_count: 0,
         max_length: 0,
         header_len: 1,
@@ -120,10 +135,12 @@ impl Template {
         bytes[4 + key.len()..header_len].copy_from_slice(tail);
         step[4 + key.len()..header_len].copy_from_slice(grows);
         let keep = std::array::from_fn(|i| if i < header_len { 0xff } else { 0 });
+        let [bytes, keep, step] = [bytes, keep, step].map(|bytes| {
+            let (chunks, _) = bytes.as_chunks::<8>();
+            std::array::from_fn::<_, TEMPLATE_WORDS, _>(|i| u64::from_le_bytes(chunks[i]))
+        });
         Self {
-            words: words(&bytes),
-            keep: words(&keep),
-            step: words(&step),
+            words: std::array::from_fn(|i| Word { bytes: bytes[i], keep: keep[i], step: step[i] }),
             word_count: header_len.div_ceil(8),
             max_length: 127 - entry_rest as u8,
             header_len,
@@ -137,18 +154,19 @@ impl Template {
 
     /// Append the bytes before a value of `length` bytes; false if it is too long for the template.
     #[inline(always)]
-    pub fn put(&self, out: &mut Vec<u8>, length: usize) -> bool {
+    pub fn put(&self, out: &mut ByteBuilder, length: usize) -> bool {
         if length > usize::from(self.max_length) {
             return false;
         }
-        let end = out.len() + self.header_len;
-        let word =
-            |i: usize| self.words[i].wrapping_add(self.step[i].wrapping_mul(length as u64)) as u128;
-        out.extend_from_slice(&(word(0) | word(1) << 64).to_le_bytes());
-        if self.word_count > 2 {
-            out.extend_from_slice(&(word(2) | word(3) << 64).to_le_bytes());
+        let word = |i: usize| u128::from(self.words[i].with(length));
+        let low = (word(0) | word(1) << 64).to_le_bytes();
+        if self.word_count <= 2 {
+            out.put_chunk(&low, self.header_len);
+        } else {
+            out.put_chunk(&low, 16);
+            let high = (word(2) | word(3) << 64).to_le_bytes();
+            out.put_chunk(&high, self.header_len - 16);
         }
-        out.truncate(end);
         true
     }
 
@@ -158,10 +176,7 @@ impl Template {
         let window = data[pos..].first_chunk::<TEMPLATE_BYTES>()?;
         let length = window[(self.header_len - 1) % TEMPLATE_BYTES];
         let (chunks, _) = window.as_chunks::<8>();
-        let differs = |i: usize| {
-            let found = u64::from_le_bytes(chunks[i]) & self.keep[i];
-            found ^ self.words[i].wrapping_add(self.step[i].wrapping_mul(u64::from(length)))
-        };
+        let differs = |i: usize| self.words[i].differs(&chunks[i], length);
         let mut difference = differs(0) | differs(1);
         if self.word_count > 2 {
             difference |= differs(2) | differs(3);
@@ -169,11 +184,6 @@ impl Template {
         (difference == 0 && length <= self.max_length && self.word_count > 0)
             .then_some(length as usize)
     }
-}
-
-fn words(bytes: &[u8; TEMPLATE_BYTES]) -> [u64; TEMPLATE_WORDS] {
-    let (chunks, _) = bytes.as_chunks::<8>();
-    std::array::from_fn(|i| u64::from_le_bytes(chunks[i]))
 }
 
 #[derive(Debug)]
@@ -207,7 +217,7 @@ impl Names {
         Self { slots: Vec::new(), by_key: HashMap::new(), first: UNKNOWN, skip_slots: 0, skip_unknown }
     }
 
-    /// Add a name, or change what is expected under it. `kind`: of its single values, if they are expected.
+    /// Add a name, or change what is expected under it. `kind`: of its short values, if they are expected.
     pub fn expect(&mut self, key: &[u8], action: Action, kind: Option<Kind>) {
         let template = match (action, kind) {
             (Action::Skip, _) => Template::new(key, None),
@@ -340,6 +350,30 @@ pub fn for_each_bytes(data: &[u8], list: Span, mut value: impl FnMut(Span) -> bo
     true
 }
 
+/// The one value of a BytesList, or `None` where it has no or several.
+#[inline(always)]
+pub fn one_bytes(data: &[u8], list: Span) -> Option<Span> {
+    At { data, pos: list.at, end: list.end }.last(0x0a)
+}
+
+/// The steps of a FeatureList: a list each, or none where a step has no kind. False where something else stands
+/// between them.
+#[inline(always)]
+pub fn for_each_step(
+    data: &[u8],
+    steps: Span,
+    mut step: impl FnMut(Option<(Kind, Span)>) -> bool,
+) -> bool {
+    let mut at = At { data, pos: steps.at, end: steps.end };
+    while at.pos < at.end {
+        let Some(span) = at.delimited(0x0a) else { return false };
+        if !at.within(span).feature().is_some_and(&mut step) {
+            return false;
+        }
+    }
+    true
+}
+
 /// What is expected of records, learned from those before.
 #[derive(Debug)]
 pub struct Walker {
@@ -408,7 +442,7 @@ fn entries<S: Sink>(
             }
             if let Action::Column(column) = slot.action {
                 let value = Span { at: value_at, end: next };
-                if !sink.single(column, slot.kind, data, value) {
+                if !sink.short(column, slot.kind, data, value) {
                     return None;
                 }
             }
@@ -483,14 +517,7 @@ fn feature_lists<S: Sink>(
             Action::GiveUp => return None,
             Action::Column(column) => column,
         };
-        let mut steps = at.within(value);
-        while steps.pos < steps.end {
-            let step = steps.delimited(0x0a)?;
-            if !sink.step(column, steps.within(step).feature()?, data) {
-                return None;
-            }
-        }
-        if !sink.end_steps(column) {
+        if !sink.feature_list(column, data, value) {
             return None;
         }
     }

@@ -124,6 +124,14 @@ pub fn squeeze(word: u64) -> u64 {
     (x & 0x0fff_ffff) | ((x & 0x0fff_ffff_0000_0000) >> 4)
 }
 
+/// The reverse: 7 bits of `value`, which is below 2^56, in each byte.
+#[inline]
+pub fn spread(value: u64) -> u64 {
+    let x = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
+    let x = (x & 0x0000_3fff_0000_3fff) | ((x & 0x0fff_c000_0fff_c000) << 2);
+    (x & 0x007f_007f_007f_007f) | ((x & 0x3f80_3f80_3f80_3f80) << 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,6 +141,8 @@ mod tests {
         // 0x96 0x01 is 150 in protobuf's own documentation.
         assert_eq!(squeeze(0x0196), 150);
         assert_eq!(squeeze(0x7f), 127);
+        assert_eq!(spread(150), 0x0116);
+        assert_eq!(spread((1 << 56) - 1), 0x7f7f_7f7f_7f7f_7f7f);
         assert_eq!(squeeze(0x7fff_ffff_ffff_ffff), (1 << 56) - 1);
     }
 
