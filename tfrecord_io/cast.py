@@ -112,6 +112,9 @@ def from_wire(
         bad row, and in it the first bad column.
     """
     plan = _reading_plan(batch.schema, schema)
+    if not plan.schema.equals(schema, check_metadata=True):
+        # The cache holds the plan of a schema that is equal but for names of list items.
+        plan = _reading_plan.__wrapped__(batch.schema, schema)
     arrays, found = plan.run(batch)
     if found:
         index, fault = min(found, key=lambda item: (item[1].rows[0], item[0]))
@@ -185,7 +188,7 @@ class _Plan:
         return arrays, found
 
     def batch(self, batch: pa.RecordBatch, arrays: list[pa.Array]) -> pa.RecordBatch:
-        if not arrays or batch.schema.equals(self.schema):
+        if not arrays or batch.schema.equals(self.schema, check_metadata=True):
             # Without columns the number of rows lives in the batch alone. With equal types
             # no array has changed.
             return batch
@@ -254,7 +257,7 @@ def _decoded(
     source: pa.DataType, target: pa.DataType, float64: Float64Mode, null_text: str, inner: bool
 ) -> _Step:
     value_type = source.value_type
-    if pat.is_string(value_type) or pat.is_binary(value_type):
+    if _is_bytes(value_type):
         # Repeated values may need more than the 2 GiB of a binary array.
         value_type = pa.large_binary()
     step = _writing_step(value_type, target, float64, null_text, inner)
@@ -263,7 +266,7 @@ def _decoded(
         values = array.dictionary
         if values.type != value_type:
             values = values.cast(value_type)
-        return step(values.take(array.indices))
+        return step(_take(values, array.indices))
 
     return run
 
@@ -352,7 +355,7 @@ class _List:
         child = array.values.slice(array.offset * size, len(array) * size)
         items, item_faults = self._item(child)
         faults += _faults_of_rows(array, item_faults, lambda positions: positions // size)
-        if items is child and array.type == self._target:
+        if items is child and array.type.equals(self._target, check_metadata=True):
             return array, faults
         return _fixed_size_list(self._target, len(array), items, _null_mask(array)), faults
 
@@ -367,7 +370,7 @@ class _List:
                 item_faults,
                 lambda positions: np.searchsorted(offsets, positions + first, side="right") - 1,
             )
-        if items is child and array.type == self._target:
+        if items is child and array.type.equals(self._target, check_metadata=True):
             return array, faults
         if first:
             offsets = offsets - first
@@ -409,7 +412,7 @@ class _List:
         index = offsets[:-1, np.newaxis] + np.arange(size)
         index = pa.array(index.ravel(), pa.int64(), mask=np.repeat(~is_filled, size))
         return (
-            _fixed_size_list(self._target, len(array), items.take(index), pa.array(~is_filled)),
+            _fixed_size_list(self._target, len(array), _take(items, index), pa.array(~is_filled)),
             faults,
         )
 
@@ -451,8 +454,27 @@ def _without_views(array: pa.Array) -> pa.Array:
     offsets = np.concatenate(([0], np.cumsum(sizes)))
     index = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
     return pa.LargeListArray.from_arrays(
-        pa.array(offsets), array.values.take(pa.array(index)), mask=_null_mask(array)
+        pa.array(offsets),
+        _take(array.values, pa.array(index)),
+        type=pa.large_list(array.type.value_field),
+        mask=_null_mask(array),
     )
+
+
+def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
+    """Return `values.take(indices)`, of views too, for which Arrow has no kernel (26.0.1)."""
+    t = values.type
+    if pat.is_string_view(t):
+        return values.cast(pa.large_string()).take(indices).cast(t)
+    if pat.is_binary_view(t):
+        return values.cast(pa.large_binary()).take(indices).cast(t)
+    try:
+        return values.take(indices)
+    except pa.ArrowNotImplementedError:
+        # Lists of views, one by one.
+        null = pa.nulls(1, t)
+        parts = [null if i is None else values.slice(i, 1) for i in indices.to_pylist()]
+        return pa.concat_arrays(parts) if parts else values.slice(0, 0)
 
 
 # ---- leaves --------------------------------------------------------------------------------------
@@ -479,6 +501,16 @@ def _same(array: pa.Array) -> tuple[pa.Array, _Faults]:
 def _plain(target: pa.DataType) -> _LeafCast:
     """Return a cast that every value survives."""
     return lambda array: (array.cast(target), [])
+
+
+def _is_bytes(t: pa.DataType) -> bool:
+    return bool(
+        pat.is_string(t)
+        or pat.is_binary(t)
+        or pat.is_large_string(t)
+        or pat.is_string_view(t)
+        or pat.is_binary_view(t)
+    )
 
 
 def _leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode) -> _LeafCast:
