@@ -1,0 +1,44 @@
+"""Folders as values: what is in one, and what a data set must be, from protobuf alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.frames import examples
+
+
+def tree(root: Path) -> dict[str, bytes | None]:
+    """Every entry below `root`, hidden ones too: a file's bytes, None for a folder."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else None
+        for path in sorted(root.rglob("*"))
+    }
+
+
+def data_files(root: Path) -> dict[str, bytes]:
+    """The files that any reader sees: not hidden, in no hidden folder."""
+    return {
+        path: data
+        for path, data in tree(root).items()
+        if data is not None and not any(name[0] in "_." for name in path.split("/"))
+    }
+
+
+def expected_files(
+    rows: Sequence[dict[str, Any]],
+    partition_by: Iterable[str] = (),
+    *,
+    rows_per_task: int = 1_048_576,
+    first_task: int = 0,
+    suffix: str = "",
+) -> dict[str, bytes]:
+    """The part files of rows whose columns are in alphabetical order and need no escaping."""
+    files: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for index, row in enumerate(rows):
+        folder = "".join(f"{name}={row[name]}/" for name in partition_by)
+        name = f"{folder}part-{first_task + index // rows_per_task:05d}-000.tfrecord{suffix}"
+        files[name].append({key: row[key] for key in row if key not in {*partition_by}})
+    return {name: examples(*members) for name, members in files.items()}

@@ -1,0 +1,492 @@
+"""Written bytes against protobuf's, and that nothing but rows, schema and options decides them."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import resource
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.frames import examples
+from tests.support.trees import data_files, expected_files, tree
+from tfrecord_io import attempt, feed, part_writer
+from tfrecord_io.commit import abort_job, commit_job
+from tfrecord_io.errors import (
+    CommitError,
+    DatasetExistsError,
+    EncodeError,
+    LayoutError,
+    OptionError,
+    PrecisionWarning,
+    SchemaMismatchError,
+    UnsupportedTypeError,
+)
+from tfrecord_io.manifest import Manifest
+from tfrecord_io.plan import TaskCommit, WriteResult
+from tfrecord_io.write import plan_write, write_table, write_task
+
+ROWS = [
+    {"a": n, "b": f"v{n}", "c": [0.5 * n, 1.0], "p": "xyz"[n * n % 3], "q": n % 2}
+    for n in range(50)
+]
+TABLE = pa.table(
+    {
+        "a": pa.array([row["a"] for row in ROWS], pa.int64()),
+        "b": pa.array([row["b"] for row in ROWS]),
+        "c": pa.array([row["c"] for row in ROWS], pa.list_(pa.float32())),
+        "p": pa.array([row["p"] for row in ROWS]),
+        "q": pa.array([row["q"] for row in ROWS], pa.int8()),
+    }
+)
+
+
+def manifest(root: Path) -> Manifest:
+    loaded = Manifest.loads((root / "_SUCCESS").read_bytes())
+    assert loaded is not None
+    return loaded
+
+
+@pytest.mark.parametrize("partition_by", [(), ("p",), ("q", "p")])
+@pytest.mark.parametrize("rows_per_task", [7, 50, 1000])
+def test_files_are_what_protobuf_writes(
+    tmp_path: Path, partition_by: tuple[str, ...], rows_per_task: int
+) -> None:
+    root = tmp_path / "ds"
+    result = write_table(TABLE, root, partition_by=partition_by, rows_per_task=rows_per_task)
+    expected = expected_files(ROWS, partition_by, rows_per_task=rows_per_task)
+    assert data_files(root) == expected
+    assert {path for path, data in tree(root).items() if data is not None} == {
+        *expected,
+        "_SUCCESS",
+    }
+    size = sum(map(len, expected.values()))
+    assert result == WriteResult(files=len(expected), rows=50, bytes=size)
+    told = {file.path: (file.bytes, file.marks) for file in manifest(root).files}
+    assert told == {path: (len(data), ()) for path, data in expected.items()}
+    assert sum(file.rows for file in manifest(root).files) == 50
+    assert manifest(root).partition_schema.names == list(partition_by)
+
+
+class Stream:
+    """What Polars, DuckDB and others look like."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def dressed(table: pa.Table) -> pa.Table:
+    """The same values in other types of the same normal form."""
+    return pa.table(
+        {
+            "a": table["a"],
+            "b": table["b"].cast(pa.large_string()).dictionary_encode(),
+            "c": table["c"].cast(pa.large_list(pa.float32())),
+            "p": table["p"].dictionary_encode(),
+            "q": table["q"],
+        }
+    )
+
+
+SOURCES: dict[str, Callable[[pa.Table], Any]] = {
+    "table": lambda t: t,
+    "chunked table": lambda t: pa.concat_tables([t.slice(0, 3), t.slice(3)]),
+    "batch": lambda t: t.combine_chunks().to_batches()[0],
+    "reader": lambda t: pa.RecordBatchReader.from_batches(t.schema, t.to_batches(3)),
+    "single rows": lambda t: (t.slice(n, 1) for n in range(t.num_rows)),
+    "batches": lambda t: t.to_batches(11),
+    "stream": Stream,
+    "dressed": dressed,
+    "dressed stream": lambda t: Stream(dressed(t)),
+    "string view": lambda t: t.set_column(3, "p", t["p"].cast(pa.string_view())),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("source", SOURCES)
+def test_only_rows_schema_and_options_decide(tmp_path: Path, source: str, threads: int) -> None:
+    options: dict[str, Any] = {"partition_by": ["p"], "rows_per_task": 8, "compression": "zstd"}
+    write_table(TABLE, tmp_path / "expected", threads=1, **options)
+    write_table(SOURCES[source](TABLE), tmp_path / "found", threads=threads, **options)
+    assert tree(tmp_path / "found") == tree(tmp_path / "expected")
+
+
+def test_pandas_frames(tmp_path: Path) -> None:
+    frame = TABLE.drop_columns(["c"]).to_pandas()
+    write_table(frame, tmp_path / "range", partition_by="p")
+    rows = [{key: row[key] for key in row if key != "c"} for row in ROWS]
+    assert data_files(tmp_path / "range") == expected_files(rows, ["p"])
+    named = pd.DataFrame({"v": [1, 2]}, index=pd.Index([7, 8], name="w"))
+    write_table(named, tmp_path / "named")
+    assert data_files(tmp_path / "named") == expected_files([{"v": 1, "w": 7}, {"v": 2, "w": 8}])
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=10), st.integers(1, 60))
+@settings(max_examples=25, deadline=None)
+def test_batches_do_not_matter(sizes: list[int], rows_per_task: int) -> None:
+    def batches() -> Iterator[pa.Table]:
+        start = 0
+        for size in [*sizes, 50]:
+            yield TABLE.slice(start, size)
+            start += size
+
+    url = "memory://test-write/batches"
+    write_table(batches(), url, mode="overwrite", rows_per_task=rows_per_task)
+    import fsspec
+
+    filesystem = fsspec.filesystem("memory")
+    root = "/test-write/batches/"
+    found = {path.removeprefix(root): filesystem.cat_file(path) for path in filesystem.find(root)}
+    assert found.pop("_SUCCESS")
+    assert found == expected_files(ROWS, rows_per_task=rows_per_task)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "org.apache.hadoop.io.compress.GzipCodec"])
+def test_compressed_files(tmp_path: Path, compression: str) -> None:
+    write_table(TABLE, tmp_path, partition_by="q", compression=compression, mode="append")
+    found = {path: gzip.decompress(data) for path, data in data_files(tmp_path).items()}
+    assert found == expected_files(ROWS, ["q"], suffix=".gz")
+    assert manifest(tmp_path).compression == "gzip"
+
+
+@pytest.mark.parametrize("batch_rows", [1, 3, 50])
+def test_files_roll_after_max_records(tmp_path: Path, batch_rows: int) -> None:
+    batches = TABLE.select(["a", "q"]).to_batches(batch_rows)
+    write_table(batches, tmp_path, partition_by="q", max_records_per_file=10, rows_per_task=41)
+    expected = {}
+    for q in (0, 1):
+        for task, rows in enumerate((ROWS[:41], ROWS[41:])):
+            mine = [{"a": row["a"]} for row in rows if row["q"] == q]
+            for file in range(-(-len(mine) // 10)):
+                name = f"q={q}/part-{task:05d}-{file:03d}.tfrecord"
+                expected[name] = examples(*mine[file * 10 : file * 10 + 10])
+    assert data_files(tmp_path) == expected
+
+
+def frame_starts(data: bytes) -> list[int]:
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        at += 16 + struct.unpack_from("<Q", data, at)[0]
+    return starts
+
+
+@given(st.lists(st.integers(0, 400), min_size=1, max_size=30), st.integers(1, 30))
+@settings(max_examples=50, deadline=None)
+def test_marks_are_the_first_records_from_each_multiple_on(lengths: list[int], batch: int) -> None:
+    data = pa.table({"byteArray": [bytes(length) for length in lengths]})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(part_writer, "SPLIT_BYTES", 100)
+        job = plan_write(
+            data.schema, "memory://test-write/marks", record_type="ByteArray", mode="overwrite"
+        )
+        commit = write_task(job, 0, data.to_batches(batch))
+        abort_job(job)
+    starts = frame_starts(b"".join(_framed(length) for length in lengths))
+    expected = {}
+    for multiple in range(100, starts[-1] + 1, 100):
+        offset = next(start for start in starts if start >= multiple)
+        expected[offset] = starts.index(offset)
+    assert commit.files[0].marks == tuple(expected.items())
+
+
+def _framed(length: int) -> bytes:
+    return struct.pack("<QI", length, 0) + bytes(length + 4)
+
+
+def test_large_rows_are_marked_and_cut(tmp_path: Path) -> None:
+    rows = [bytes([n]) * 9_000_000 for n in range(5)]
+    write_table(pa.table({"byteArray": rows}), tmp_path, record_type="ByteArray")
+    (file,) = manifest(tmp_path).files
+    # 16 MiB, 32 MiB and 48 MiB lie inside records 1, 3 and 5.
+    assert file.marks == tuple((record * 9_000_016, record) for record in (2, 4))
+    assert len(list(attempt._pieces(pa.record_batch({"b": rows})))) == 3
+
+
+def test_empty_tables(tmp_path: Path) -> None:
+    expected = write_table(TABLE.slice(0, 0), tmp_path / "table", partition_by="p")
+    assert expected == WriteResult()
+    assert list(tree(tmp_path / "table")) == ["_SUCCESS"]
+    assert manifest(tmp_path / "table").schema.names == ["a", "b", "c", "q"]
+    write_table(iter([]), tmp_path / "iterable", schema=TABLE.schema, partition_by="p")
+    assert tree(tmp_path / "iterable") == tree(tmp_path / "table")
+    with pytest.raises(OptionError, match="schema"):
+        write_table([], tmp_path / "no schema")
+
+
+def test_rows_without_columns(tmp_path: Path) -> None:
+    batch = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
+    assert write_table(batch, tmp_path).rows == 2
+    assert data_files(tmp_path) == expected_files([{}, {}])
+
+
+def test_one_warning_names_all_narrowed_columns(tmp_path: Path) -> None:
+    table = pa.table({"x": [0.1] * 10, "y": [0.5] * 10, "z": [0.3] * 10})
+    with pytest.warns(PrecisionWarning) as caught:
+        write_table(table, tmp_path / "warn", rows_per_task=2)
+    assert len(caught) == 1
+    assert "'x', 'z'" in str(caught[0].message)
+    write_table(table, tmp_path / "cast", float64="cast")
+    with pytest.raises(EncodeError):
+        write_table(table, tmp_path / "error", float64="error")
+    assert not (tmp_path / "error").exists()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
+    "unknown partition column": ({"partition_by": ["no"]}, LayoutError),
+    "partition column twice": ({"partition_by": ["p", "p"]}, LayoutError),
+    "all columns": ({"partition_by": list("abpq")}, LayoutError),
+    "list as partition": ({"partition_by": "l"}, LayoutError),
+    "mode": ({"mode": "replace"}, OptionError),
+    "record type": ({"record_type": "Sample"}, OptionError),
+    "compression": ({"compression": "rar"}, OptionError),
+    "level": ({"compression": "gzip", "compression_level": 77}, OptionError),
+    "max records": ({"max_records_per_file": 0}, OptionError),
+    "rows per task": ({"rows_per_task": 0}, OptionError),
+    "threads": ({"threads": 0}, OptionError),
+    "float64": ({"float64": "round"}, OptionError),
+    "codec": ({"codec": "fast"}, OptionError),
+    "empty partition": ({"empty_partition": "drop"}, OptionError),
+    "no partitions": ({"mode": "overwrite_partitions"}, OptionError),
+    "ByteArray": ({"record_type": "ByteArray"}, UnsupportedTypeError),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals_write_nothing(tmp_path: Path, case: str) -> None:
+    options, error = REFUSED[case]
+    table = TABLE.drop_columns(["c"])
+    if case == "list as partition":
+        table = table.append_column("l", pa.array([[1]] * 50))
+    with pytest.raises(error):
+        write_table(table, tmp_path / "new" / "ds", **options)
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "error"),
+    [
+        (pa.array([{"x": 1}]), UnsupportedTypeError),
+        (pa.array([[[1]]]), UnsupportedTypeError),
+        (pa.array([2**63], pa.uint64()), EncodeError),
+        (pa.array([[1, None]]), EncodeError),
+        (pa.array([1e300]), EncodeError),
+    ],
+)
+def test_columns_and_values_that_cannot_be_written(
+    tmp_path: Path, column: pa.Array, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match="'bad'"):
+        write_table(pa.table({"bad": column}), tmp_path / "ds")
+    assert tree(tmp_path) == {}
+
+
+@pytest.mark.parametrize("data", ["text", b"bytes", 3, {"a": [1]}, [3], None])
+def test_data_that_is_no_table(tmp_path: Path, data: object) -> None:
+    with pytest.raises(OptionError):
+        write_table(data, tmp_path / "ds")
+    assert tree(tmp_path) == {}
+
+
+def test_errors_count_rows_as_they_came_in(tmp_path: Path) -> None:
+    values = [[1]] * 50
+    values[33] = [1, None]  # type: ignore[list-item]
+    table = TABLE.append_column("d", pa.array(values))
+    with pytest.raises(EncodeError) as caught:
+        write_table(table.to_batches(7), tmp_path / "ds", partition_by="p", rows_per_task=20)
+    assert (caught.value.row, caught.value.feature) == (33, "d")
+    assert tree(tmp_path) == {}
+
+
+def test_partition_values_that_cannot_be_written(tmp_path: Path) -> None:
+    for value in ("", "a\0", "x" * 300):
+        table = pa.table({"p": ["x", value], "v": [1, 2]})
+        with pytest.raises(LayoutError):
+            write_table(table, tmp_path / "ds", partition_by="p")
+    assert tree(tmp_path) == {}
+    table = pa.table({"p": ["", None], "v": [1, 2]})
+    write_table(table, tmp_path / "ds", partition_by="p", empty_partition="null")
+    assert list(data_files(tmp_path / "ds")) == [
+        "p=__HIVE_DEFAULT_PARTITION__/part-00000-000.tfrecord"
+    ]
+
+
+def test_partition_values_never_leave_the_target(tmp_path: Path) -> None:
+    values = ["..", "../..", "/etc", "a/../../b", ".", "~"]
+    write_table(pa.table({"p": values, "v": range(6)}), tmp_path / "ds", partition_by="p")
+    assert len(data_files(tmp_path / "ds")) == 6
+    assert list(tmp_path.iterdir()) == [tmp_path / "ds"]
+
+
+def test_declared_nullability_is_held_to(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("v", pa.int64(), nullable=False), pa.field("p", pa.int64())])
+    table = pa.table({"v": [1, None], "p": [1, 2]})
+    with pytest.raises(EncodeError, match="'v'"):
+        write_table(table, tmp_path / "ds", schema=schema)
+    write_table(table.slice(0, 1), tmp_path / "ds", schema=schema)
+    write_table(table.slice(0, 1), tmp_path / "nullable")
+    assert tree(tmp_path / "ds") == tree(tmp_path / "nullable")
+
+
+def test_a_target_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "ds").write_text("x")
+    for mode in ("error", "overwrite", "append", "ignore"):
+        with pytest.raises(DatasetExistsError, match="file"):
+            write_table(TABLE, tmp_path / "ds", mode=mode)
+    assert tree(tmp_path) == {"ds": b"x"}
+
+
+def test_overwriting_never_removes_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "thesis").write_text("x")
+    monkeypatch.chdir(tmp_path / "work")
+    for target in (".", "..", str(tmp_path), "/"):
+        with pytest.raises(LayoutError, match="working"):
+            write_table(TABLE, target, mode="overwrite")
+    assert (tmp_path / "work" / "thesis").exists()
+
+
+def test_a_source_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def source() -> Iterator[pa.Table]:
+        yield TABLE
+        yield TABLE
+        raise RuntimeError("the source broke")
+
+    with pytest.raises(RuntimeError, match="broke"):
+        write_table(source(), tmp_path / "a" / "ds", rows_per_task=30)
+    assert tree(tmp_path) == {}
+
+
+def test_batches_of_other_columns(tmp_path: Path) -> None:
+    for other in (TABLE.drop_columns(["a"]), TABLE.rename_columns(list("abcpz"))):
+        with pytest.raises(SchemaMismatchError):
+            write_table([TABLE, other], tmp_path / "ds")
+    retyped = TABLE.set_column(4, "q", TABLE["q"].cast(pa.string()))
+    with pytest.raises(SchemaMismatchError, match="'q'"):
+        write_table([TABLE, retyped], tmp_path / "ds", partition_by="q")
+    reordered = TABLE.select(["q", "p", "c", "b", "a"])
+    write_table([TABLE, reordered], tmp_path / "ds")
+    assert data_files(tmp_path / "ds") == expected_files([*ROWS, *ROWS])
+
+
+def test_null_columns_of_one_batch(tmp_path: Path) -> None:
+    nulls = pa.table({"a": pa.nulls(2), "p": pa.nulls(2)})
+    some = pa.table({"a": [1, 2], "p": ["x", None]})
+    write_table([some, nulls], tmp_path, partition_by="p", mode="append")
+    null = "__HIVE_DEFAULT_PARTITION__"
+    rows = [{"a": 1, "p": "x"}, {"a": 2, "p": null}, {"a": None, "p": null}, {"a": None, "p": null}]
+    assert data_files(tmp_path) == expected_files(rows, ["p"])
+
+
+def test_streams_are_written_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, unwritten, most = threading.Lock(), 0, 0
+
+    def source() -> Iterator[pa.RecordBatch]:
+        nonlocal unwritten, most
+        for _ in range(100):
+            with lock:
+                unwritten += 1
+                most = max(most, unwritten)
+            yield pa.record_batch({"v": pa.array(range(1000), pa.int64())})
+
+    def slow(job: object, index: int, batches: Iterator[pa.RecordBatch], **_: int) -> TaskCommit:
+        nonlocal unwritten
+        for batch in batches:
+            time.sleep(0.001)
+            with lock:
+                unwritten -= batch.num_rows // 1000
+        return TaskCommit(task_index=index, files=())
+
+    monkeypatch.setattr(feed, "_IN_FLIGHT_BYTES", 80_000)
+    monkeypatch.setattr(feed, "write_task", slow)
+    write_table(source(), tmp_path / "ds", rows_per_task=15_000, threads=2)
+    # Ten batches of 8000 bytes on the way, one that waits, and one in each thread's hands.
+    assert most <= 13
+
+
+def test_a_failing_task_stops_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed, "_IN_FLIGHT_BYTES", 10_000)
+    good, bad = pa.table({"v": range(1000)}), pa.table({"v": ["x"] * 1000})
+    taken = 0
+
+    def source() -> Iterator[pa.Table]:
+        nonlocal taken
+        for table in [good, bad, *[good] * 1000]:
+            taken += 1
+            yield table
+
+    with pytest.raises(EncodeError):
+        write_table(source(), tmp_path / "ds", rows_per_task=500, threads=3)
+    assert taken < 100
+    assert tree(tmp_path) == {}
+
+
+def test_many_partitions_need_few_open_files(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(list(Path("/proc/self/fd").iterdir())) if Path("/proc").exists() else 64
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 30, hard))
+    try:
+        table = pa.table({"p": [n % 200 for n in range(600)], "v": range(600)})
+        result = write_table(table.to_batches(50), tmp_path / "ds", partition_by="p", threads=2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert result.files == 200
+
+
+def test_jobs_and_commits_cross_processes_and_attempts_do_not_meet(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    job = plan_write(TABLE.schema, root, partition_by="p", storage_options={"secret": "hunter2"})
+    assert "hunter2" not in repr(job)
+    job = pickle.loads(pickle.dumps(job))
+    abandoned = write_task(job, 0, TABLE.slice(0, 10).to_batches())
+    twin = write_task(job, 0, TABLE.slice(0, 10).to_batches())
+    with pytest.raises(EncodeError):
+        write_task(job, 1, [TABLE.set_column(0, "a", pa.array([[1, None]] * 50))])
+    write_task(job, 1, TABLE.slice(10).to_batches(3))
+    assert {f.staged for f in twin.files}.isdisjoint(f.staged for f in abandoned.files)
+    assert data_files(root) == {}
+    with pytest.raises(CommitError, match="two commits"):
+        commit_job(job, [abandoned, twin])
+    assert tree(tmp_path) == {}
+    job = plan_write(TABLE.schema, root, partition_by="p")
+    commits = [write_task(job, k, TABLE.slice(k * 25, 25).to_batches()) for k in (1, 0)]
+    write_task(job, 0, TABLE.slice(0, 10).to_batches())
+    commit_job(job, pickle.loads(pickle.dumps(commits)))
+    assert data_files(root) == expected_files(ROWS, ["p"], rows_per_task=25)
+    assert not (root / ".tfrecord-io").exists()
+
+
+def test_an_aborted_job_refuses_its_tasks(tmp_path: Path) -> None:
+    job = plan_write(TABLE.schema, tmp_path / "a" / "b" / "ds")
+    assert (tmp_path / "a" / "b" / "ds").is_dir()
+    abort_job(job, [None])
+    assert tree(tmp_path) == {}
+    with pytest.raises(CommitError, match="aborted"):
+        write_task(job, 0, TABLE.to_batches())
+    abort_job(job)
+    assert tree(tmp_path) == {}
+
+
+def test_ignore_writes_only_where_nothing_is(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    assert write_table(TABLE, root, mode="ignore").rows == 50
+    before = tree(root)
+    assert write_table(TABLE.slice(0, 3), root, mode="ignore") == WriteResult()
+    assert tree(root) == before
