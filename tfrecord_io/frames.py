@@ -35,6 +35,7 @@ from tfrecord_io.source import Source
 
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
+_FIRST_LOOK_BYTES = 1024 * 1024
 _RESYNC_BYTES = 64 * 1024 * 1024
 _SHOWN_RANGES = 10
 
@@ -190,16 +191,19 @@ def find_start(source: Source, codec: Codec, offset: int) -> int | None:
 
     A frame in a payload counts as well: whoever asks has to check what comes out.
     """
-    size = _RESYNC_BYTES if source.size is None else max(source.size - offset, 0)
+    size = _FIRST_LOOK_BYTES
     while True:
         buffer, start = source.window(offset, size)
         found = codec.find_frame(buffer, start)
         if found is not None:
             return offset + found - start
         there = buffer.size - start
-        if there < _RESYNC_BYTES or size != _RESYNC_BYTES:
+        if there < size:
             return None
-        offset += there - _RESYNC_BYTES // 2
+        if size < _RESYNC_BYTES or source.is_mapped:
+            size *= 8
+        else:
+            offset += there - _RESYNC_BYTES // 2
 
 
 def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool]:

@@ -296,12 +296,13 @@ def _list(paths: list[str | os.PathLike[str]], storage_options: dict[str, Any]) 
     listing = _Listing(tuple(os.fspath(path) for path in paths), [], [])
     for index, path in enumerate(paths):
         storage, root = open_storage(path, storage_options)
-        if _MAGIC.search(root) and not storage.exists(root):
+        magic = _MAGIC.search(root)
+        if magic and not storage.exists(root):
             fitting = storage.glob(root)
             if not fitting:
                 raise FileNotFoundError(f"no file fits {storage.url(root)}")
-            base = root[: _MAGIC.search(root).start()].rpartition("/")[0]  # type:
-            ignore[union-attr] names = [name for name in fitting if _is_visible(name[len(base) :])]
+            base = root[: magic.start()].rpartition("/")[0]
+            names = [name for name in fitting if _is_visible(name[len(base) :])]
         else:
             base, names = root, [root]
         for name in names:

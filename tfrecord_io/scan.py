@@ -127,7 +127,7 @@ def run_span(
 ) -> Iterator[Any]:
     """Give a `Begin`, the items, and an `End`."""
     damage = Damage()
-    with OpenFile(storage, file, options) as opened:
+    with OpenFile(storage, file, options, start=span.start) as opened:
         source: Source = opened.source
         start: int | None = span.start
         if span.search:

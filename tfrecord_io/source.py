@@ -24,7 +24,7 @@ from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
-from tfrecord_io.compression import HEAD_BYTES, Compression, detect, normalize_compression
+from tfrecord_io.compression import HEAD_BYTES, detect, normalize_compression
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import LimitExceededError
 from tfrecord_io.plan import ScanFile, ScanOptions
@@ -42,9 +42,12 @@ class Source(Protocol):
     ----------
     size : int or None
         Length of the bytes; None where it shows at the end only.
+    is_mapped : bool
+        Whether a large window costs no memory.
     """
 
     size: int | None
+    is_mapped: bool
 
     def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
         """Return a buffer and where in it `offset` is.
@@ -64,6 +67,18 @@ class Source(Protocol):
 class OpenFile:
     """A file that is open for reading; a context manager.
 
+    Parameters
+    ----------
+    storage : Storage
+        Where it is.
+    file : ScanFile
+        What it is; its version is held to.
+    options : ScanOptions
+        How it is read.
+    start : int
+        Offset of the first window; of no meaning to compressed files, which are read from their
+        beginning.
+
     Attributes
     ----------
     source : Source
@@ -72,24 +87,35 @@ class OpenFile:
         What it turned out to be compressed with.
     """
 
-    def __init__(self, storage: Storage, file: ScanFile, options: ScanOptions) -> None:
+    def __init__(
+        self, storage: Storage, file: ScanFile, options: ScanOptions, *, start: int = 0
+    ) -> None:
         self._handle: BinaryIO = storage.open_read(file.path, file.version)
         self._ahead: _ReadAhead | None = None
         try:
             is_local = storage.local_path(file.path) is not None
+            head = b""
+            if options.compression == "infer":
+                head = _head(self._handle)
+                self.compression = detect(head, file.path)
+            else:
+                self.compression = normalize_compression(options.compression)
+            if self.compression is None and start:
+                self._handle.seek(start)
+                head = b""
+            reader: _Readable = self._handle
             if not is_local:
-                self._ahead = _ReadAhead(self._handle)
-            taking = _Rewound(self._ahead or self._handle)
-            self.compression = _compression_of(taking, file.path, options)
+                reader = self._ahead = _ReadAhead(self._handle)
+            reader = _Prefixed(head, reader)
             self.source: Source
             if self.compression is not None:
-                stream = decompressor(self.compression, taking)
+                stream = decompressor(self.compression, reader)
                 limit = options.limits.max_decompressed_bytes
-                self.source = _Streamed(stream.read, None, limit)
+                self.source = _Streamed(stream.read, limit=limit)
             elif is_local and options.memory_map:
                 self.source = _Mapped(self._handle.fileno(), file.size)
             else:
-                self.source = _Streamed(taking.read, file.size, None)
+                self.source = _Streamed(reader.read, size=file.size, start=start)
         except BaseException:
             self.close()
             raise
@@ -112,27 +138,23 @@ class OpenFile:
         self.close()
 
 
-def _compression_of(taking: _Rewound, path: str, options: ScanOptions) -> Compression | None:
-    if options.compression != "infer":
-        return normalize_compression(options.compression)
-    return detect(taking.peek(HEAD_BYTES), path)
-
-
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class _Rewound:
-    """A file whose head can be looked at before it is read."""
+def _head(file: _Readable) -> bytes:
+    head = b""
+    while len(head) < HEAD_BYTES and (more := file.read(HEAD_BYTES - len(head))):
+        head += more
+    return head
 
-    def __init__(self, file: _Readable) -> None:
+
+class _Prefixed:
+    """Bytes that were read already, and a file behind them."""
+
+    def __init__(self, head: bytes, file: _Readable) -> None:
+        self._head = head
         self._file = file
-        self._head = b""
-
-    def peek(self, size: int) -> bytes:
-        while len(self._head) < size and (more := self._file.read(size - len(self._head))):
-            self._head += more
-        return self._head
 
     def read(self, size: int, /) -> bytes:
         if not self._head:
@@ -173,6 +195,8 @@ class _ReadAhead:
 class _Mapped:
     """A plain local file, mapped a window at a time, so that what was read leaves memory again."""
 
+    is_mapped = True
+
     def __init__(self, descriptor: int, size: int) -> None:
         self.size: int | None = size
         self._descriptor = descriptor
@@ -197,11 +221,20 @@ class _Mapped:
 class _Streamed:
     """Bytes that come one chunk after the other."""
 
-    def __init__(self, read: Callable[[int], bytes], size: int | None, limit: int | None) -> None:
+    is_mapped = False
+
+    def __init__(
+        self,
+        read: Callable[[int], bytes],
+        *,
+        size: int | None = None,
+        limit: int | None = None,
+        start: int = 0,
+    ) -> None:
         self.size = size
         self._read = read
         self._limit = limit
-        self._taken = 0
+        self._taken = start
         # (offset, bytes), one behind the other; the first may overlap the second.
         self._pieces: deque[tuple[int, pa.Buffer]] = deque()
 

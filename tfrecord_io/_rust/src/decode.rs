@@ -460,7 +460,7 @@ pub fn parse(
             place,
         )
     })?;
-    let count = message.entry_count();
+    let count = message.entry_count;
     if count > max_features {
         return Err(Fault::boxed(
             FaultKind::Limit,

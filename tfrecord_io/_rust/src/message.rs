@@ -47,6 +47,8 @@ impl Values<'_> {
 pub struct Message<'a> {
     pub context: Vec<(&'a [u8], Values<'a>)>,
     pub feature_lists: Vec<(&'a [u8], Vec<Values<'a>>)>,
+    /// How many entries there are, those that upb takes for unknown fields included.
+    pub entry_count: usize,
 }
 
 impl<'a> Message<'a> {
@@ -56,7 +58,7 @@ impl<'a> Message<'a> {
             if !tag.is_len(1) {
                 return Ok(false);
             }
-            features(reader.delimited()?, &mut message.context)?;
+            features(reader.delimited()?, &mut message)?;
             Ok(true)
         })?;
         Ok(message)
@@ -66,19 +68,15 @@ impl<'a> Message<'a> {
         let mut message = Self::default();
         fields(payload, 0, |reader, tag| {
             if tag.is_len(1) {
-                features(reader.delimited()?, &mut message.context)?;
+                features(reader.delimited()?, &mut message)?;
             } else if tag.is_len(2) {
-                feature_lists(reader.delimited()?, &mut message.feature_lists)?;
+                feature_lists(reader.delimited()?, &mut message)?;
             } else {
                 return Ok(false);
             }
             Ok(true)
         })?;
         Ok(message)
-    }
-
-    pub fn entry_count(&self) -> usize {
-        self.context.len() + self.feature_lists.len()
     }
 }
 
@@ -99,11 +97,14 @@ fn fields<'a>(
 }
 
 /// A map entry: its key and, merged in place, its value. Either may be absent.
+///
+/// upb takes an entry that has unknown fields itself for an unknown field: then there is no key.
 fn entry<'a>(
     bytes: &'a [u8],
     mut value: impl FnMut(&'a [u8]) -> Result<()>,
-) -> Result<&'a [u8]> {
+) -> Result<Option<&'a [u8]>> {
     let mut key: &[u8] = b"";
+    let mut is_known = true;
     fields(bytes, 2, |reader, tag| {
         if tag.is_len(1) {
             key = reader.delimited()?;
@@ -111,29 +112,28 @@ fn entry<'a>(
         } else if tag.is_len(2) {
             value(reader.delimited()?)?;
         } else {
+            is_known = false;
             return Ok(false);
         }
         Ok(true)
     })?;
-    Ok(key)
+    Ok(is_known.then_some(key))
 }
 
-fn features<'a>(bytes: &'a [u8], into: &mut Vec<(&'a [u8], Values<'a>)>) -> Result<()> {
+fn features<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
     fields(bytes, 1, |reader, tag| {
         if !tag.is_len(1) {
             return Ok(false);
         }
         let mut values = Values::None;
         let key = entry(reader.delimited()?, |bytes| feature(bytes, 3, &mut values))?;
-        into.push((key, values));
+        message.entry_count += 1;
+        message.context.extend(key.map(|key| (key, values)));
         Ok(true)
     })
 }
 
-fn feature_lists<'a>(
-    bytes: &'a [u8],
-    into: &mut Vec<(&'a [u8], Vec<Values<'a>>)>,
-) -> Result<()> {
+fn feature_lists<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
     fields(bytes, 1, |reader, tag| {
         if !tag.is_len(1) {
             return Ok(false);
@@ -150,7 +150,8 @@ fn feature_lists<'a>(
                 Ok(true)
             })
         })?;
-        into.push((key, steps));
+        message.entry_count += 1;
+        message.feature_lists.extend(key.map(|key| (key, steps)));
         Ok(true)
     })
 }
