@@ -460,7 +460,7 @@ pub fn parse(
             place,
         )
     })?;
-    let count = message.entry_count;
+    let count = message.context_entries + message.feature_list_entries;
     if count > max_features {
         return Err(Fault::boxed(
             FaultKind::Limit,
@@ -477,7 +477,7 @@ pub fn parse(
 /// Record type Example must not drop feature lists in silence.
 pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Place) -> Result<()> {
     if record_type != RecordType::Example
-        || !Message::sequence_example(payload).is_ok_and(|message| !message.feature_lists.is_empty())
+        || !Message::sequence_example(payload).is_ok_and(|message| message.feature_list_entries > 0)
     {
         return Ok(());
     }

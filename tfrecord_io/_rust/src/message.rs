@@ -48,7 +48,8 @@ pub struct Message<'a> {
     pub context: Vec<(&'a [u8], Values<'a>)>,
     pub feature_lists: Vec<(&'a [u8], Vec<Values<'a>>)>,
     /// How many entries there are, those that upb takes for unknown fields included.
-    pub entry_count: usize,
+    pub context_entries: usize,
+    pub feature_list_entries: usize,
 }
 
 impl<'a> Message<'a> {
@@ -127,7 +128,7 @@ fn features<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
         }
         let mut values = Values::None;
         let key = entry(reader.delimited()?, |bytes| feature(bytes, 3, &mut values))?;
-        message.entry_count += 1;
+        message.context_entries += 1;
         message.context.extend(key.map(|key| (key, values)));
         Ok(true)
     })
@@ -150,7 +151,7 @@ fn feature_lists<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
                 Ok(true)
             })
         })?;
-        message.entry_count += 1;
+        message.feature_list_entries += 1;
         message.feature_lists.extend(key.map(|key| (key, steps)));
         Ok(true)
     })
