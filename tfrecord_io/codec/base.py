@@ -26,10 +26,10 @@ What decoding means, for each column of the schema and each record
   for float64 (an int beyond 2**53 in magnitude: mismatch); BytesList for binary and string (string:
   invalid UTF-8 is a mismatch, raised by `BatchDecoder.flush`). An empty list of any kind fits every
   ``list`` column. A null leaf fits only features without a kind (and, in lists, without values).
-- Of entries of one name the last counts. As in upb, an entry of a map that has unknown fields itself
-  (a field other than key and value, or one of these with another wire type) is an unknown field:
-  it counts towards ``limits.max_features`` and is otherwise not there. Unknown fields inside the
-  value change nothing.
+- Of entries of one name the last counts. As in upb, an entry of a map that has unknown fields
+  itself (a field other than key and value, or one of these with another wire type) is an unknown
+  field: it counts towards ``limits.max_features`` and is otherwise not there. Unknown fields inside
+  the value change nothing.
 - Nullable flags are not looked at (`tfrecord_io.cast.from_wire` does); a batch has the very schema
   that was given.
 - The bits of floats are kept in float32 columns.
@@ -105,11 +105,17 @@ class Cursor(Protocol):
     """
 
     @property
-    def offset(self) -> int: ...
+    def offset(self) -> int:
+        """Offset of the next frame."""
+
     @property
-    def record(self) -> int: ...
+    def record(self) -> int:
+        """Index of the next record."""
+
     @property
-    def needed(self) -> int: ...
+    def needed(self) -> int:
+        """Bytes that must be there from `offset` on."""
+
     def seek(self, *, offset: int, record: int) -> None:
         """Go on at another frame; rows already buffered stay."""
 
@@ -126,9 +132,12 @@ class BatchDecoder(Cursor, Protocol):
     """
 
     @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        """Rows decoded and not yet flushed."""
+
     @property
-    def full(self) -> bool: ...
+    def full(self) -> bool:
+        """Whether to flush before decoding on."""
 
     def decode(self, data: pa.Buffer, start: int = 0) -> int:
         """Decode whole frames of ``data[start:]`` until they end or the batch is full.
