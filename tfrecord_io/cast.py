@@ -368,7 +368,7 @@ class _List:
             faults += _faults_of_rows(
                 array,
                 item_faults,
-                lambda positions: np.searchsorted(offsets, positions + first, side="right") - 1,
+                lambda positions: np.repeat(np.arange(len(array)), np.diff(offsets))[positions],
             )
         if items is child and array.type.equals(self._target, check_metadata=True):
             return array, faults
