@@ -435,14 +435,25 @@ pub fn for_each_varint(data: &[u8], run: Span, mut each: impl FnMut(u64) -> bool
     let mut at = run.at;
     while at < run.end {
         if let Some(window) = data[at..].first_chunk::<8>() {
-            let word = u64::from_le_bytes(*window);
-            let stops = !word & 0x8080_8080_8080_8080;
+            let mut word = u64::from_le_bytes(*window);
+            // The top bit of each byte of the run that ends a varint.
+            let mut stops = !word & 0x8080_8080_8080_8080;
+            if run.end - at < 8 {
+                stops &= (1 << (8 * (run.end - at))) - 1;
+            }
             if stops != 0 {
-                // All bits up to the first byte without a continuation bit.
-                let mask = stops ^ (stops - 1);
-                at += (mask.count_ones() / 8) as usize;
-                if at > run.end || !each(squeeze(word & mask)) {
-                    return false;
+                at += 8 - stops.leading_zeros() as usize / 8;
+                loop {
+                    let last_bit = stops.trailing_zeros();
+                    if !each(squeeze(word & (u64::MAX >> (63 - last_bit)))) {
+                        return false;
+                    }
+                    // Twice, for a shift by 64 is none.
+                    word = word >> last_bit >> 1;
+                    stops = stops >> last_bit >> 1;
+                    if stops == 0 {
+                        break;
+                    }
                 }
                 continue;
             }

@@ -497,7 +497,7 @@ fn walker_for(columns: &[Column], record_type: RecordType, max_features: usize) 
         } else {
             (&mut walker.context, &mut walker.feature_lists)
         };
-        here.expect(&column.name, Action::Column(index), column.short_kind());
+        here.expect(&column.name, Action::Column(index as u32), column.short_kind());
         elsewhere.expect(&column.name, Action::GiveUp, None);
     }
     walker

@@ -263,6 +263,6 @@ impl Observer {
         } else {
             &mut self.walker.context
         };
-        names.expect(feature.name.as_bytes(), Action::Column(index), kind);
+        names.expect(feature.name.as_bytes(), Action::Column(index as u32), kind);
     }
 }

@@ -45,7 +45,7 @@ pub enum Action {
     /// It stands where the schema does not expect it: the readable decoder says what that means.
     GiveUp,
     /// It belongs to this column of the sink.
-    Column(usize),
+    Column(u32),
 }
 
 /// A run of `data` that holds what a kind's list holds: packed numbers, or the entries of a BytesList.
@@ -89,7 +89,7 @@ impl Word {
 
     #[inline(always)]
     fn differs(self, found: &[u8; 8], length: u8) -> u64 {
-        (u64::from_le_bytes(*found) & self.keep) ^ self.with(length as usize)
+        (u64::from_le_bytes(*found) ^ self.with(length as usize)) & self.keep
     }
 }
 
@@ -101,11 +101,11 @@ impl Word {
 pub struct Template {
     words: [Word; TEMPLATE_WORDS],
     /// How many words hold it; 0 if the key is too long for a template.
-    word_count: usize,
+    word_count: u8,
     /// The largest length for which the template holds.
     max_length: u8,
     /// How many bytes stand before the value; the last of them is the length byte.
-    header_len: usize,
+    header_len: u8,
 }
 
 impl Template {
@@ -134,16 +134,18 @@ impl Template {
         bytes[4..4 + key.len()].copy_from_slice(key);
         bytes[4 + key.len()..header_len].copy_from_slice(tail);
         step[4 + key.len()..header_len].copy_from_slice(grows);
-        let keep = std::array::from_fn(|i| if i < header_len { 0xff } else { 0 });
+        // The length byte itself may be anything.
+        let compared = header_len - 1;
+        let keep = std::array::from_fn(|i| if i < compared { 0xff } else { 0 });
         let [bytes, keep, step] = [bytes, keep, step].map(|bytes| {
             let (chunks, _) = bytes.as_chunks::<8>();
             std::array::from_fn::<_, TEMPLATE_WORDS, _>(|i| u64::from_le_bytes(chunks[i]))
         });
         Self {
             words: std::array::from_fn(|i| Word { bytes: bytes[i], keep: keep[i], step: step[i] }),
-            word_count: header_len.div_ceil(8),
+            word_count: compared.div_ceil(8) as u8,
             max_length: 127 - entry_rest as u8,
-            header_len,
+            header_len: header_len as u8,
         }
     }
 
@@ -160,12 +162,12 @@ impl Template {
         }
         let word = |i: usize| u128::from(self.words[i].with(length));
         let low = (word(0) | word(1) << 64).to_le_bytes();
-        if self.word_count <= 2 {
-            out.put_chunk(&low, self.header_len);
+        if self.header_len <= 16 {
+            out.put_chunk(&low, usize::from(self.header_len));
         } else {
             out.put_chunk(&low, 16);
             let high = (word(2) | word(3) << 64).to_le_bytes();
-            out.put_chunk(&high, self.header_len - 16);
+            out.put_chunk(&high, usize::from(self.header_len) - 16);
         }
         true
     }
@@ -174,10 +176,13 @@ impl Template {
     #[inline(always)]
     fn length(&self, data: &[u8], pos: usize) -> Option<usize> {
         let window = data[pos..].first_chunk::<TEMPLATE_BYTES>()?;
-        let length = window[(self.header_len - 1) % TEMPLATE_BYTES];
+        let length = window[usize::from(self.header_len - 1) % TEMPLATE_BYTES];
         let (chunks, _) = window.as_chunks::<8>();
         let differs = |i: usize| self.words[i].differs(&chunks[i], length);
-        let mut difference = differs(0) | differs(1);
+        let mut difference = differs(0);
+        if self.word_count > 1 {
+            difference |= differs(1);
+        }
         if self.word_count > 2 {
             difference |= differs(2) | differs(3);
         }
@@ -186,18 +191,19 @@ impl Template {
     }
 }
 
+/// What is expected of one name. Half a page of slots should stay in the first cache, and finding one be a shift.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Slot {
     template: Template,
     action: Action,
-    kind: Kind,
     /// The slot that followed last time.
-    next: usize,
-    key: Box<[u8]>,
+    next: u32,
+    kind: Kind,
 }
 
 /// No slot: the first record, or nothing followed yet.
-const UNKNOWN: usize = usize::MAX;
+const UNKNOWN: u32 = u32::MAX;
 /// Names that nobody asked for are remembered up to this many, so that hostile files cannot fill the memory.
 const MAX_SKIP_SLOTS: usize = 4096;
 
@@ -205,8 +211,9 @@ const MAX_SKIP_SLOTS: usize = 4096;
 #[derive(Debug)]
 pub struct Names {
     slots: Vec<Slot>,
-    by_key: HashMap<Box<[u8]>, usize>,
-    first: usize,
+    keys: Vec<Box<[u8]>>,
+    by_key: HashMap<Box<[u8]>, u32>,
+    first: u32,
     skip_slots: usize,
     /// Whether an unknown name is skipped (decoding) or makes the walk give up (inference).
     skip_unknown: bool,
@@ -214,7 +221,14 @@ pub struct Names {
 
 impl Names {
     pub fn new(skip_unknown: bool) -> Self {
-        Self { slots: Vec::new(), by_key: HashMap::new(), first: UNKNOWN, skip_slots: 0, skip_unknown }
+        Self {
+            slots: Vec::new(),
+            keys: Vec::new(),
+            by_key: HashMap::new(),
+            first: UNKNOWN,
+            skip_slots: 0,
+            skip_unknown,
+        }
     }
 
     /// Add a name, or change what is expected under it. `kind`: of its short values, if they are expected.
@@ -226,16 +240,17 @@ impl Names {
         };
         let kind = kind.unwrap_or(Kind::Bytes);
         if let Some(&known) = self.by_key.get(key) {
-            let slot = &mut self.slots[known];
+            let slot = &mut self.slots[known as usize];
             (slot.template, slot.action, slot.kind) = (template, action, kind);
             return;
         }
-        self.by_key.insert(key.into(), self.slots.len());
-        self.slots.push(Slot { template, action, kind, next: UNKNOWN, key: key.into() });
+        self.by_key.insert(key.into(), self.slots.len() as u32);
+        self.slots.push(Slot { template, action, next: UNKNOWN, kind });
+        self.keys.push(key.into());
     }
 
     /// The slot of this key; unknown keys are learned or checked if they may be skipped.
-    fn slot_of(&mut self, key: &[u8]) -> Option<Option<usize>> {
+    fn slot_of(&mut self, key: &[u8]) -> Option<Option<u32>> {
         if let Some(&slot) = self.by_key.get(key) {
             return Some(Some(slot));
         }
@@ -247,19 +262,19 @@ impl Names {
         }
         self.skip_slots += 1;
         self.expect(key, Action::Skip, None);
-        Some(Some(self.slots.len() - 1))
+        Some(Some(self.slots.len() as u32 - 1))
     }
 
-    fn follow(&mut self, previous: usize, slot: usize) {
+    fn follow(&mut self, previous: u32, slot: u32) {
         if previous == UNKNOWN {
             self.first = slot;
         } else {
-            self.slots[previous].next = slot;
+            self.slots[previous as usize].next = slot;
         }
     }
 
-    fn next(&self, slot: usize) -> usize {
-        if slot == UNKNOWN { self.first } else { self.slots[slot].next }
+    fn next(&self, slot: u32) -> u32 {
+        if slot == UNKNOWN { self.first } else { self.slots[slot as usize].next }
     }
 }
 
@@ -432,17 +447,17 @@ fn entries<S: Sink>(
     let mut expected = names.first;
     while at.pos < at.end {
         *left = left.checked_sub(1)?;
-        if let Some(slot) = names.slots.get(expected)
+        if let Some(slot) = names.slots.get(expected as usize)
             && let Some(length) = slot.template.length(data, at.pos)
         {
-            let value_at = at.pos + slot.template.header_len;
+            let value_at = at.pos + usize::from(slot.template.header_len);
             let next = value_at + length;
             if next > at.end {
                 return None;
             }
             if let Action::Column(column) = slot.action {
                 let value = Span { at: value_at, end: next };
-                if !sink.short(column, slot.kind, data, value) {
+                if !sink.short(column as usize, slot.kind, data, value) {
                     return None;
                 }
             }
@@ -457,13 +472,13 @@ fn entries<S: Sink>(
         let value = fields.last(0x12)?;
         let slot = known(names, previous, expected, &data[key.at..key.end])?;
         if let Some(slot) = slot {
-            match names.slots[slot].action {
+            match names.slots[slot as usize].action {
                 Action::Skip => {}
                 Action::GiveUp => return None,
                 Action::Column(column) => {
                     let taken = match at.within(value).feature()? {
-                        None => sink.kindless(column),
-                        Some((kind, list)) => sink.list(column, kind, data, list),
+                        None => sink.kindless(column as usize),
+                        Some((kind, list)) => sink.list(column as usize, kind, data, list),
                     };
                     if !taken {
                         return None;
@@ -479,10 +494,8 @@ fn entries<S: Sink>(
 
 /// The slot of `key`, and remember that it follows `previous`.
 #[inline(always)]
-fn known(names: &mut Names, previous: usize, expected: usize, key: &[u8]) -> Option<Option<usize>> {
-    if let Some(slot) = names.slots.get(expected)
-        && *slot.key == *key
-    {
+fn known(names: &mut Names, previous: u32, expected: u32, key: &[u8]) -> Option<Option<u32>> {
+    if names.keys.get(expected as usize).is_some_and(|known| **known == *key) {
         return Some(Some(expected));
     }
     let slot = names.slot_of(key)?;
@@ -512,12 +525,12 @@ fn feature_lists<S: Sink>(
             continue;
         };
         previous = slot;
-        let column = match names.slots[slot].action {
+        let column = match names.slots[slot as usize].action {
             Action::Skip => continue,
             Action::GiveUp => return None,
             Action::Column(column) => column,
         };
-        if !sink.feature_list(column, data, value) {
+        if !sink.feature_list(column as usize, data, value) {
             return None;
         }
     }
