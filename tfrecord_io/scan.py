@@ -44,6 +44,7 @@ from tfrecord_io.frames import Damage, find_start, walk, walk_skipping
 from tfrecord_io.options import SPLIT_BYTES
 from tfrecord_io.parallel import in_order
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
+from tfrecord_io.schema import wire_schema
 from tfrecord_io.source import OpenFile, Source
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Decoding, Work, shifted
@@ -327,11 +328,12 @@ class Runner:
 
 def decoding(plan: ScanPlan) -> Runner:
     """Return what reads a plan's tasks."""
+    wire = wire_schema(plan.file_schema, reading=True)
     return Runner(
         plan.locations,
         plan.storage_options,
         plan.options,
-        lambda codec, file: Decoding(codec, plan, file),
+        lambda codec, file: Decoding(codec, plan, wire, file),
     )
 
 

@@ -18,7 +18,6 @@ from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import FrameCounter
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan
-from tfrecord_io.schema import wire_schema
 
 
 class Work(Protocol):
@@ -40,10 +39,21 @@ class Work(Protocol):
 
 
 class Decoding:
-    """Frames to the batches of a plan."""
+    """Frames to the batches of a plan.
 
-    def __init__(self, codec: Codec, plan: ScanPlan, file: ScanFile) -> None:
-        wire = wire_schema(plan.file_schema, reading=True)
+    Parameters
+    ----------
+    codec : Codec
+        What decodes.
+    plan : ScanPlan
+        What is wanted.
+    wire : pyarrow.Schema
+        ``wire_schema(plan.file_schema, reading=True)``, made once for all spans.
+    file : ScanFile
+        Where the frames come from.
+    """
+
+    def __init__(self, codec: Codec, plan: ScanPlan, wire: pa.Schema, file: ScanFile) -> None:
         self._decoder = codec.decoder(wire, plan.options.decode_options())
         self._finish = _Finisher(plan, file, is_cast=not wire.equals(plan.file_schema))
         self.cursor: Cursor = self._decoder
