@@ -3,24 +3,28 @@
 ::
 
     TARGET/.tfrecord-io/
-        committing.json          the turn: the one job that commits now, and the process that does
-        it JOB/                     one folder a job; its name says which process runs it
+        committing.json          the turn: the one job that commits now, and its process
+        JOB/                     one folder a job; its name says which process runs it
             00003-1f2e3d4c/      one folder an attempt at a task
             _SUCCESS             the new manifest
             commit.json          the commit record: from its creation on the job is committed
+            claim-0000.json      the process whose turn it is
             claim-0001.json      the process that finishes the job after the first one died
-            abandoned            its process lives, but has given up finishing it
+            abandoned-0001.json  a claim whose process lives, but has given up
 
 Invariants
 ----------
 - The turn is created exclusively, and removed only by the process that took it or holds the last
-  claim. A claim is never removed or replaced before the turn is, so two processes never finish the
+  claim. Claims are numbered, and their numbers are used once, so two processes never finish the
   same job at once.
 - A job folder without the turn is nobody's data: it may be removed once its process is gone.
+- A job's name also says how many folders were made for it, down to the target, so that they go with
+  it. Only a process killed between making the target and its hidden folder leaves an empty target.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -113,25 +117,32 @@ class Staging:
         owner = owner_of(owner_pid)
         levels = 0
         for _ in range(_SETUP_TRIES):
-            made = self.storage.make_folders(self.root)
             # Whoever of several jobs ends last takes away the folders that the first one made.
-            levels = max([levels, len(made), *map(_made_levels, self.job_ids())])
-            name = f"{owner.host}-{owner.pid}-{owner.started}-{levels}-{secrets.token_hex(4)}"
-            if self._made_job_folder(name):
+            levels = max([levels, self._missing_levels(), *map(_made_levels, self.job_ids())])
+            job_id = f"{owner.host}-{owner.pid}-{owner.started}-{levels}-{secrets.token_hex(4)}"
+            try:
+                self.storage.make_folders(self.folder)
+                self.storage.make_folder(self.job_folder(job_id))
                 self._sync_new_folders(levels)
-                return name
+            except FileNotFoundError:
+                # Another job that ended has just removed the folder.
+                continue
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.remove_job(job_id)
+                raise
+            return job_id
         raise CommitConflictError(
             "other jobs keep removing the target folder; try again",
             path=self.storage.url(self.root),
         )
 
-    def _made_job_folder(self, job_id: str) -> bool:
-        try:
-            self.storage.make_folders(self.folder)
-            self.storage.make_folder(self.job_folder(job_id))
-        except FileNotFoundError:
-            return False
-        return True
+    def _missing_levels(self) -> int:
+        path, levels = self.root, 0
+        while path and not self.storage.is_folder(path):
+            path = path.rpartition("/")[0]
+            levels += 1
+        return levels
 
     def _sync_new_folders(self, levels: int) -> None:
         path = self.root
@@ -214,9 +225,12 @@ class Staging:
         CommitConflictError
             Another job did not end its commit in `TURN_SECONDS`.
         """
-        data = _to_json({"job_id": job_id, "owner": asdict(owner_of())})
+        me = asdict(owner_of())
+        folder = self.job_folder(job_id)
+        self.storage.create_exclusive(self._claim_path(job_id, 0), _to_json(me), folder)
+        data = _to_json({"job_id": job_id, "owner": me})
         deadline = time.monotonic() + TURN_SECONDS
-        while not self.storage.create_exclusive(self.turn_path, data, self.job_folder(job_id)):
+        while not self.storage.create_exclusive(self.turn_path, data, folder):
             finish_dead()
             if time.monotonic() > deadline:
                 raise CommitConflictError(
@@ -246,17 +260,19 @@ class Staging:
         """
         folder = self.job_folder(turn.job_id)
         data = _to_json(asdict(owner_of()))
-        number = self._last_claim(turn.job_id)
-        if not self._holder_is_dead(turn, number, stale_after):
+        last = self._last_claim(turn.job_id)
+        if not self._holder_is_dead(turn, last, stale_after):
             return None
+        number = last + 1
         try:
-            won = self.storage.create_exclusive(
-                self._claim_path(turn.job_id, number + 1), data, folder
-            )
+            won = self.storage.create_exclusive(self._claim_path(turn.job_id, number), data, folder)
         except FileNotFoundError:
             # The folder goes after the turn: a turn without it is left over from nobody's commit.
             won = not self.storage.is_folder(folder)
-        return number + 1 if won and self.turn() == turn else None
+        # Another process may have made the same claim and given it up since we looked.
+        if not won or self.storage.exists(self._abandoned_path(turn.job_id, number)):
+            return None
+        return number if self.turn() == turn else None
 
     def abandon(self, job_id: str, claim: int) -> None:
         """Say that this process gives up finishing a commit, so that others may.
@@ -268,20 +284,24 @@ class Staging:
         claim : int
             The number of this process's claim; 0 if it took the turn itself.
         """
-        folder = self.job_folder(job_id)
-        self.storage.create_exclusive(self._abandoned_path(job_id, claim), b"", folder)
+        # A rename needs no room on a full disk.
+        self.storage.rename(self._claim_path(job_id, claim), self._abandoned_path(job_id, claim))
 
     def _claim_path(self, job_id: str, number: int) -> str:
         return f"{self.job_folder(job_id)}/claim-{number:04d}.json"
 
     def _abandoned_path(self, job_id: str, number: int) -> str:
-        return f"{self.job_folder(job_id)}/abandoned-{number:04d}"
+        return f"{self.job_folder(job_id)}/abandoned-{number:04d}.json"
 
     def _last_claim(self, job_id: str) -> int:
         number = 0
-        while self.storage.exists(self._claim_path(job_id, number + 1)):
+        while self._is_claimed(job_id, number + 1):
             number += 1
         return number
+
+    def _is_claimed(self, job_id: str, number: int) -> bool:
+        paths = (self._claim_path(job_id, number), self._abandoned_path(job_id, number))
+        return any(map(self.storage.exists, paths))
 
     def _holder_is_dead(self, turn: Turn, number: int, stale_after: float) -> bool:
         if self.storage.exists(self._abandoned_path(turn.job_id, number)):

@@ -56,17 +56,11 @@ def _messages() -> dict[str, Any]:
             type=sub,
             type_name=f".tests_frames.{outer}.{entry.name}",
         )
-    message("Example", ("features", 1, one, sub, "Features"))
-    message(
-        "SequenceExample",
-        ("context", 1, one, sub, "Features"),
-        ("feature_lists", 2, one, sub, "FeatureLists"),
-    )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tests_frames.{name}"))
-        for name in ("Example", "SequenceExample")
+        for name in ("Features", "FeatureLists")
     }
 
 
@@ -101,27 +95,40 @@ def _fill(feature: Any, value: Any) -> None:
             feature.int64_list.value.append(one)
 
 
-def example(**features: Any) -> bytes:
-    """An Example's bytes; a value is an int, a float, a str, bytes, or a list of one of these.
+def _delimited(tag: int, data: bytes) -> bytes:
+    """A field of bytes: its tag, a varint of its length, and itself."""
+    out, left = bytearray([tag]), len(data)
+    while left >= 0x80:
+        out.append(left & 0x7F | 0x80)
+        left >>= 7
+    return bytes(out) + bytes([left]) + data
 
-    Keys are in alphabetical order, as TensorFlow's deterministic serialization has them.
-    """
-    made = _MESSAGES["Example"]()
-    made.features.SetInParent()
-    for name, value in features.items():
+
+def _features(values: dict[str, Any]) -> bytes:
+    """A Features message, keys in the order given: protobuf alone would order a map as it likes."""
+    out = b""
+    for name, value in values.items():
         if value is not None:
-            _fill(made.features.feature[name], value)
-    return bytes(made.SerializeToString(deterministic=True))
+            made = _MESSAGES["Features"]()
+            _fill(made.feature[name], value)
+            out += made.SerializeToString()
+    return out
+
+
+def example(**features: Any) -> bytes:
+    """An Example's bytes; a value is an int, a float, a str, bytes, or a list of one of these."""
+    return _delimited(0x0A, _features(features))
 
 
 def sequence_example(context: dict[str, Any], lists: dict[str, list[Any]]) -> bytes:
-    made = _MESSAGES["SequenceExample"]()
-    for name, value in context.items():
-        _fill(made.context.feature[name], value)
+    feature_lists = b""
     for name, steps in lists.items():
+        made = _MESSAGES["FeatureLists"]()
+        made.feature_list[name].SetInParent()
         for step in steps:
-            _fill(made.feature_lists.feature_list[name].feature.add(), step)
-    return bytes(made.SerializeToString(deterministic=True))
+            _fill(made.feature_list[name].feature.add(), step)
+        feature_lists += made.SerializeToString()
+    return _delimited(0x0A, _features(context)) + _delimited(0x12, feature_lists)
 
 
 def records(*payloads: bytes) -> bytes:

@@ -29,11 +29,6 @@ impl ByteBuilder {
         self.len
     }
 
-    /// The bytes from `start` on.
-    pub fn tail(&self, start: usize) -> &[u8] {
-        &self.bytes[start..self.len]
-    }
-
     #[inline(always)]
     fn ensure(&mut self, count: usize) {
         if self.bytes.len() - self.len < count {
@@ -48,15 +43,10 @@ impl ByteBuilder {
 
     /// Append the first `count` bytes of `chunk`.
     #[inline(always)]
-    pub fn put_chunk<const N: usize>(&mut self, chunk: &[u8; N], count: usize) {
+    fn put_chunk<const N: usize>(&mut self, chunk: &[u8; N], count: usize) {
         self.ensure(N);
         self.bytes[self.len..][..N].copy_from_slice(chunk);
         self.len += count;
-    }
-
-    #[inline(always)]
-    pub fn put(&mut self, byte: u8) {
-        self.put_chunk(&[byte], 1);
     }
 
     /// Append `source[from..to]`.

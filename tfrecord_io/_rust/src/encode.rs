@@ -1,9 +1,11 @@
 //! Record batches to framed records.
 //!
-//! Row by row, in two passes over the columns: the first adds up sizes (every length of a record stands before what it
-//! measures), the second writes. Features in the order of the columns, numbers packed, nulls left out: the bytes that
-//! spark-tfrecord writes. A single short value is written as a template of words in which the lengths depend on one byte, see
-//! `walk.rs`.
+//! A block of rows at a time, and in it column by column, so that nothing is decided anew for each value: first all sizes
+//! (every length of a record stands before what it measures), then the bytes, each row's at its own place. Features in the
+//! order of the columns, numbers packed, nulls left out: the bytes that spark-tfrecord writes. A short value is written
+//! behind a template of words in which the lengths depend on one byte, see `walk.rs`.
+
+use std::ops::Range;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float32Type, Int64Type};
@@ -11,7 +13,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{Buffer, NullBuffer};
 use arrow_schema::DataType;
 
-use crate::bytes::ByteBuilder;
+use crate::bytes::SHORT;
 use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{HEADER, header, masked_crc};
@@ -84,32 +86,76 @@ fn delimited_len(content: usize) -> usize {
     1 + varint_len(content as u64) + content
 }
 
-/// Append a varint: up to eight bytes are stored at once.
-#[inline(always)]
-fn put_varint(out: &mut ByteBuilder, mut value: u64) {
-    if value < 0x80 {
-        return out.put(value as u8);
-    }
-    if value < 1 << 56 {
-        let count = varint_len(value);
-        // All bytes but the last continue.
-        let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
-        return out.put_chunk(&(spread(value) | continues).to_le_bytes(), count);
-    }
-    while value >= 0x80 {
-        out.put(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.put(value as u8);
+/// Writes into a record from front to back; what stands behind the pen is still to be written.
+struct Pen<'a> {
+    out: &'a mut [u8],
+    pos: usize,
+    /// The end of the record. A short value may be stored with whatever stands behind it, up to here.
+    end: usize,
 }
 
-#[inline(always)]
-fn put_tag(out: &mut ByteBuilder, tag: u8, length: usize) {
-    if length < 0x80 {
-        out.put_chunk(&[tag, length as u8], 2);
-    } else {
-        out.put(tag);
-        put_varint(out, length as u64);
+impl Pen<'_> {
+    /// Write the first `count` bytes of `chunk`.
+    #[inline(always)]
+    fn chunk<const N: usize>(&mut self, chunk: &[u8; N], count: usize) {
+        if self.pos + N <= self.end {
+            // A copy of constant size is an instruction, one of variable size a call.
+            self.out[self.pos..][..N].copy_from_slice(chunk);
+        } else {
+            self.out[self.pos..][..count].copy_from_slice(&chunk[..count]);
+        }
+        self.pos += count;
+    }
+
+    #[inline(always)]
+    fn slice(&mut self, source: &[u8], from: usize, to: usize) {
+        let count = to - from;
+        if count <= SHORT
+            && let Some(chunk) = source[from..].first_chunk::<SHORT>()
+        {
+            self.chunk(chunk, count);
+        } else {
+            self.out[self.pos..][..count].copy_from_slice(&source[from..to]);
+            self.pos += count;
+        }
+    }
+
+    /// Up to eight bytes are stored at once.
+    #[inline(always)]
+    fn varint(&mut self, mut value: u64) {
+        if value < 1 << 56 {
+            let count = varint_len(value);
+            // All bytes but the last continue.
+            let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
+            return self.chunk(&(spread(value) | continues).to_le_bytes(), count);
+        }
+        while value >= 0x80 {
+            self.chunk(&[value as u8 | 0x80], 1);
+            value >>= 7;
+        }
+        self.chunk(&[value as u8], 1);
+    }
+
+    /// Write what stands before a value of `length` bytes; false if it is too long for the template.
+    #[inline(always)]
+    fn template(&mut self, template: &Template, length: usize) -> bool {
+        let Some((low, high)) = template.header(length) else { return false };
+        let count = template.header_len();
+        self.chunk(&low, count.min(16));
+        if count > 16 {
+            self.chunk(&high, count - 16);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn tag(&mut self, tag: u8, length: usize) {
+        if length < 0x80 {
+            self.chunk(&[tag, length as u8], 2);
+        } else {
+            self.chunk(&[tag], 1);
+            self.varint(length as u64);
+        }
     }
 }
 
@@ -167,10 +213,11 @@ impl<'a> Column<'a> {
             },
         };
         let (values, kind) = values_of(leaf)?;
-        let mut key = ByteBuilder::with_capacity(name.len() + 6);
-        put_tag(&mut key, 0x0a, name.len());
-        key.put_slice(name.as_bytes(), 0, name.len());
-        let key = key.into_vec();
+        let mut key = vec![0; delimited_len(name.len())];
+        let end = key.len();
+        let mut pen = Pen { out: &mut key, pos: 0, end };
+        pen.tag(0x0a, name.len());
+        pen.slice(name.as_bytes(), 0, name.len());
         let template = match (&nesting, kind) {
             (Nesting::Bare, Some(kind)) => Template::of_single(name.as_bytes(), kind),
             _ => None,
@@ -214,28 +261,28 @@ impl<'a> Column<'a> {
 
     /// Write a Feature (without its own tag and length) around a list of `list_len` bytes.
     #[inline(always)]
-    fn put_feature(&self, out: &mut ByteBuilder, (from, to): (usize, usize), list_len: usize) {
-        put_tag(out, self.kind, list_len);
+    fn put_feature(&self, pen: &mut Pen<'_>, (from, to): (usize, usize), list_len: usize) {
+        pen.tag(self.kind, list_len);
         match &self.values {
             Values::Bytes { offsets, data } => {
                 for index in from..to {
                     let (start, end) = offsets.get(index);
-                    put_tag(out, 0x0a, end - start);
-                    out.put_slice(data, start, end);
+                    pen.tag(0x0a, end - start);
+                    pen.slice(data, start, end);
                 }
             }
             _ if from == to => {}
             Values::Int64(ints) => {
-                out.put(0x0a);
+                pen.chunk(&[0x0a], 1);
                 let packed = ints[from..to].iter().map(|int| varint_len(*int as u64)).sum::<usize>();
-                put_varint(out, packed as u64);
+                pen.varint(packed as u64);
                 for int in &ints[from..to] {
-                    put_varint(out, *int as u64);
+                    pen.varint(*int as u64);
                 }
             }
             Values::Float32(bytes) => {
-                put_tag(out, 0x0a, (to - from) * 4);
-                out.put_slice(bytes, from * 4, to * 4);
+                pen.tag(0x0a, (to - from) * 4);
+                pen.slice(bytes, from * 4, to * 4);
             }
             Values::Null => {}
         }
@@ -250,34 +297,56 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The size of the row's whole map entry, and of what its list holds.
     #[inline(always)]
-    fn entry_len(&self, list_len: usize) -> usize {
-        delimited_len(self.key.len() + delimited_len(delimited_len(list_len)))
+    fn put_entry(&self, pen: &mut Pen<'_>, row: usize, list_len: usize) {
+        let feature_len = delimited_len(list_len);
+        pen.tag(0x0a, self.key.len() + delimited_len(feature_len));
+        pen.slice(&self.key, 0, self.key.len());
+        pen.tag(0x12, feature_len);
+        self.put_feature(pen, self.elements(row), list_len);
     }
 
-    #[inline(always)]
-    fn put_entry(&self, out: &mut ByteBuilder, row: usize, list_len: usize) {
-        if let Some(template) = &self.template
-            // The value's own tag and length are the list's first two bytes.
-            && template.put(out, list_len - 2)
-        {
-            match &self.values {
-                Values::Bytes { offsets, data } => {
-                    let (from, to) = offsets.get(row);
-                    out.put_slice(data, from, to);
+    /// Append the sizes of what the lists of some rows hold; returns the first row that cannot be written.
+    fn sizes(&self, rows: Range<usize>, into: &mut Vec<usize>) -> Option<usize> {
+        let mut bad = None;
+        let sizes = rows.clone();
+        match (&self.nesting, &self.values) {
+            (Nesting::Bare, Values::Null) => into.extend(sizes.map(|_| ABSENT)),
+            (Nesting::Bare, Values::Int64(ints)) => into
+                .extend(ints[rows.clone()].iter().map(|int| VALUE_HEADER + varint_len(*int as u64))),
+            (Nesting::Bare, Values::Float32(_)) => into.extend(sizes.map(|_| VALUE_HEADER + 4)),
+            (Nesting::Bare, Values::Bytes { offsets, .. }) => into.extend(sizes.map(|row| {
+                let (from, to) = offsets.get(row);
+                delimited_len(to - from)
+            })),
+            (Nesting::Steps { .. }, _) => into.extend(sizes.map(|row| {
+                if !self.has(row) {
+                    return ABSENT;
                 }
-                Values::Int64(ints) => put_varint(out, ints[row] as u64),
-                Values::Float32(bytes) => out.put_slice(bytes, row * 4, row * 4 + 4),
-                Values::Null => {}
-            }
-            return;
+                self.steps_len(row).unwrap_or_else(|| {
+                    bad.get_or_insert(row);
+                    ABSENT
+                })
+            })),
+            (Nesting::List(_), _) => into.extend(sizes.map(|row| {
+                if !self.has(row) {
+                    return ABSENT;
+                }
+                self.list_len(self.elements(row)).unwrap_or_else(|| {
+                    bad.get_or_insert(row);
+                    ABSENT
+                })
+            })),
         }
-        let feature_len = delimited_len(list_len);
-        put_tag(out, 0x0a, self.key.len() + delimited_len(feature_len));
-        out.put_slice(&self.key, 0, self.key.len());
-        put_tag(out, 0x12, feature_len);
-        self.put_feature(out, self.elements(row), list_len);
+        if let (Nesting::Bare, Some(nulls)) = (&self.nesting, self.nulls) {
+            let first = into.len() - rows.len();
+            for (size, row) in into[first..].iter_mut().zip(rows) {
+                if nulls.is_null(row) {
+                    *size = ABSENT;
+                }
+            }
+        }
+        bad
     }
 
     /// The size of one step's Feature.
@@ -295,21 +364,21 @@ impl<'a> Column<'a> {
         (from..to).map(|step| self.step_len(inner, step).map(delimited_len)).sum()
     }
 
-    fn put_steps_entry(&self, out: &mut ByteBuilder, row: usize, steps_len: usize) {
+    fn put_steps_entry(&self, pen: &mut Pen<'_>, row: usize, steps_len: usize) {
         let Nesting::Steps { outer, inner } = &self.nesting else { return };
-        put_tag(out, 0x0a, self.key.len() + delimited_len(steps_len));
-        out.put_slice(&self.key, 0, self.key.len());
-        put_tag(out, 0x12, steps_len);
+        pen.tag(0x0a, self.key.len() + delimited_len(steps_len));
+        pen.slice(&self.key, 0, self.key.len());
+        pen.tag(0x12, steps_len);
         let (from, to) = outer.offsets.get(row);
         for step in from..to {
             if inner.nulls.is_some_and(|nulls| nulls.is_null(step)) {
-                put_tag(out, 0x0a, 0);
+                pen.tag(0x0a, 0);
                 continue;
             }
             let elements = inner.offsets.get(step);
             let list_len = self.list_len(elements).unwrap_or_default();
-            put_tag(out, 0x0a, delimited_len(list_len));
-            self.put_feature(out, elements, list_len);
+            pen.tag(0x0a, delimited_len(list_len));
+            self.put_feature(pen, elements, list_len);
         }
     }
 }
@@ -339,20 +408,28 @@ pub fn encode(batch: &RecordBatch, record_type: RecordType) -> Result<Encoded> {
         })
         .collect::<Result<Vec<_>>>()?;
     let rows = batch.num_rows();
-    let mut out = ByteBuilder::with_capacity(estimate(batch));
+    let estimate = estimate(batch);
+    let mut out = Vec::with_capacity(estimate + estimate / 16);
     let mut offsets = Vec::with_capacity(rows + 1);
-    let mut sizes = Vec::with_capacity(columns.len());
-    for row in 0..rows {
-        offsets.push(out.len() as u64);
-        if record_type == RecordType::ByteArray {
+    offsets.push(0);
+    if record_type == RecordType::ByteArray {
+        for row in 0..rows {
             put_byte_array(&mut out, &columns, row)?;
-        } else {
-            put_record(&mut out, &columns, record_type, row, &mut sizes)?;
+            offsets.push(out.len() as u64);
+        }
+    } else {
+        let mut block = Block::new(&columns, record_type == RecordType::SequenceExample);
+        let step = (BLOCK_BYTES / (estimate / rows.max(1)).max(1)).clamp(1, BLOCK_ROWS);
+        for start in (0..rows).step_by(step) {
+            block.encode(start..(start + step).min(rows), &mut out, &mut offsets)?;
         }
     }
-    offsets.push(out.len() as u64);
-    Ok(Encoded { data: Buffer::from_vec(out.into_vec()), offsets })
+    Ok(Encoded { data: Buffer::from_vec(out), offsets })
 }
+
+/// A block should stay in the second cache between its sizes, its bytes and its CRCs.
+const BLOCK_BYTES: usize = 128 * 1024;
+const BLOCK_ROWS: usize = 128;
 
 /// About how many bytes the records take.
 fn estimate(batch: &RecordBatch) -> usize {
@@ -365,7 +442,7 @@ fn estimate(batch: &RecordBatch) -> usize {
     (overhead + 24) * batch.num_rows() + values
 }
 
-fn put_byte_array(out: &mut ByteBuilder, columns: &[Column<'_>], row: usize) -> Result<()> {
+fn put_byte_array(out: &mut Vec<u8>, columns: &[Column<'_>], row: usize) -> Result<()> {
     let [Column { values: Values::Bytes { offsets, data }, nesting: Nesting::Bare, .. }] = columns
     else {
         let what = "ByteArray records are written from one column of binary";
@@ -378,9 +455,9 @@ fn put_byte_array(out: &mut ByteBuilder, columns: &[Column<'_>], row: usize) -> 
     }
     let (from, to) = offsets.get(row);
     check_payload(to - from, row)?;
-    out.put_chunk(&header(to - from), HEADER);
-    out.put_slice(data, from, to);
-    out.put_chunk(&masked_crc(&data[from..to]).to_le_bytes(), 4);
+    out.extend_from_slice(&header(to - from));
+    out.extend_from_slice(&data[from..to]);
+    out.extend_from_slice(&masked_crc(&data[from..to]).to_le_bytes());
     Ok(())
 }
 
@@ -394,63 +471,200 @@ fn check_payload(length: usize, row: usize) -> Result<()> {
     Err(Fault::boxed(FaultKind::Limit, what, Place::Row(row)))
 }
 
-fn put_record(
-    out: &mut ByteBuilder,
-    columns: &[Column<'_>],
-    record_type: RecordType,
-    row: usize,
-    sizes: &mut Vec<usize>,
-) -> Result<()> {
-    sizes.clear();
-    let (mut features_len, mut lists_len) = (0, 0);
-    for column in columns {
-        if !column.has(row) {
-            sizes.push(0);
-            continue;
+/// The row has no such feature.
+const ABSENT: usize = usize::MAX;
+
+/// Some rows on their way into records.
+struct Block<'a> {
+    columns: &'a [Column<'a>],
+    is_sequence: bool,
+    /// Column by column and row by row: the size of what the list (or feature list) holds, or `ABSENT`.
+    sizes: Vec<usize>,
+    /// Row by row: the size of Features and of FeatureLists, where the pen stands, and where the record ends.
+    features_len: Vec<usize>,
+    lists_len: Vec<usize>,
+    pos: Vec<usize>,
+    end: Vec<usize>,
+}
+
+impl<'a> Block<'a> {
+    fn new(columns: &'a [Column<'a>], is_sequence: bool) -> Self {
+        Self {
+            columns,
+            is_sequence,
+            sizes: Vec::new(),
+            features_len: Vec::new(),
+            lists_len: Vec::new(),
+            pos: Vec::new(),
+            end: Vec::new(),
         }
-        let size = if column.is_feature_list() {
-            column.steps_len(row)
-        } else {
-            column.list_len(column.elements(row))
-        };
-        let Some(size) = size else {
+    }
+
+    /// Append the records of `rows` to `out` and their ends to `offsets`.
+    fn encode(
+        &mut self,
+        rows: Range<usize>,
+        out: &mut Vec<u8>,
+        offsets: &mut Vec<u64>,
+    ) -> Result<()> {
+        let bad = self.measure(rows.clone());
+        let start = out.len();
+        let sound = rows.start..bad.map_or(rows.end, |(row, _)| row);
+        let end = self.place(sound, start, offsets)?;
+        if let Some((row, column)) = bad {
             let what = "a list in a column of null type has no kind, so that TFRecord cannot tell it from null; \
                         cast the column";
-            return Err(Fault::of_feature(
-                FaultKind::Encode,
-                what,
-                Place::Row(row),
-                column.name.as_bytes(),
-            ));
-        };
-        if column.is_feature_list() {
-            lists_len += delimited_len(column.key.len() + delimited_len(size));
-        } else {
-            features_len += column.entry_len(size);
+            let name = column.name.as_bytes();
+            return Err(Fault::of_feature(FaultKind::Encode, what, Place::Row(row), name));
         }
-        sizes.push(size);
+        out.resize(end, 0);
+        for (index, payload_end) in self.end.iter().enumerate() {
+            let at = self.pos[index];
+            let mut pen = Pen { out, pos: at, end: *payload_end };
+            pen.chunk(&header(payload_end - 4 - at - HEADER), HEADER);
+            pen.tag(0x0a, self.features_len[index]);
+            self.pos[index] = pen.pos;
+        }
+        for column in 0..self.columns.len() {
+            if !self.columns[column].is_feature_list() {
+                self.put_column(column, rows.clone(), out);
+            }
+        }
+        if self.is_sequence {
+            for (index, end) in self.end.iter().enumerate() {
+                let mut pen = Pen { out, pos: self.pos[index], end: *end };
+                pen.tag(0x12, self.lists_len[index]);
+                self.pos[index] = pen.pos;
+            }
+            for column in 0..self.columns.len() {
+                if self.columns[column].is_feature_list() {
+                    self.put_column(column, rows.clone(), out);
+                }
+            }
+        }
+        let mut at = start;
+        for end in &self.end {
+            let crc = masked_crc(&out[at + HEADER..end - 4]);
+            out[end - 4..*end].copy_from_slice(&crc.to_le_bytes());
+            at = *end;
+        }
+        Ok(())
     }
-    let is_sequence = record_type == RecordType::SequenceExample;
-    let payload_len =
-        delimited_len(features_len) + if is_sequence { delimited_len(lists_len) } else { 0 };
-    check_payload(payload_len, row)?;
-    out.put_chunk(&header(payload_len), HEADER);
-    let start = out.len();
-    put_tag(out, 0x0a, features_len);
-    for (column, size) in columns.iter().zip(sizes.iter()) {
-        if !column.is_feature_list() && column.has(row) {
-            column.put_entry(out, row, *size);
+
+    /// The sizes of all cells and rows; a row that cannot be written, and its column, if there is one.
+    fn measure(&mut self, rows: Range<usize>) -> Option<(usize, &'a Column<'a>)> {
+        self.sizes.clear();
+        for total in [&mut self.features_len, &mut self.lists_len] {
+            total.clear();
+            total.resize(rows.len(), 0);
+        }
+        let mut bad: Option<(usize, &Column<'_>)> = None;
+        for column in self.columns {
+            let first = self.sizes.len();
+            if let Some(row) = column.sizes(rows.clone(), &mut self.sizes)
+                && bad.is_none_or(|(held, _)| row < held)
+            {
+                bad = Some((row, column));
+            }
+            let key = column.key.len();
+            let sizes = &self.sizes[first..];
+            if column.is_feature_list() {
+                for (total, size) in self.lists_len.iter_mut().zip(sizes) {
+                    if *size != ABSENT {
+                        *total += delimited_len(key + delimited_len(*size));
+                    }
+                }
+            } else {
+                for (total, size) in self.features_len.iter_mut().zip(sizes) {
+                    if *size != ABSENT {
+                        *total += delimited_len(key + delimited_len(delimited_len(*size)));
+                    }
+                }
+            }
+        }
+        bad
+    }
+
+    /// Where each record begins and ends; returns where the last one ends.
+    fn place(&mut self, rows: Range<usize>, start: usize, offsets: &mut Vec<u64>) -> Result<usize> {
+        self.pos.clear();
+        self.end.clear();
+        let mut at = start;
+        for (index, row) in rows.enumerate() {
+            let mut payload_len = delimited_len(self.features_len[index]);
+            if self.is_sequence {
+                payload_len += delimited_len(self.lists_len[index]);
+            }
+            check_payload(payload_len, row)?;
+            self.pos.push(at);
+            at += HEADER + payload_len + 4;
+            self.end.push(at);
+            offsets.push(at as u64);
+        }
+        Ok(at)
+    }
+
+    /// Write a column's entries, each where its row's pen stands.
+    fn put_column(&mut self, index: usize, rows: Range<usize>, out: &mut [u8]) {
+        let column = &self.columns[index];
+        let sizes = &self.sizes[index * rows.len()..][..rows.len()];
+        let cells = Cells { rows, sizes, pos: &mut self.pos, end: &self.end };
+        match (&column.nesting, &column.values, &column.template) {
+            (Nesting::Bare, Values::Int64(ints), Some(template)) => {
+                cells.put(out, |pen, row, size| {
+                    if pen.template(template, size - VALUE_HEADER) {
+                        pen.varint(ints[row] as u64);
+                    } else {
+                        column.put_entry(pen, row, size);
+                    }
+                });
+            }
+            (Nesting::Bare, Values::Float32(bytes), Some(template)) => {
+                cells.put(out, |pen, row, size| {
+                    if pen.template(template, size - VALUE_HEADER) {
+                        pen.slice(bytes, row * 4, row * 4 + 4);
+                    }
+                });
+            }
+            (Nesting::Bare, Values::Bytes { offsets, data }, Some(template)) => {
+                cells.put(out, |pen, row, size| {
+                    let (from, to) = offsets.get(row);
+                    if pen.template(template, to - from) {
+                        pen.slice(data, from, to);
+                    } else {
+                        column.put_entry(pen, row, size);
+                    }
+                });
+            }
+            (Nesting::Steps { .. }, ..) => {
+                cells.put(out, |pen, row, size| column.put_steps_entry(pen, row, size));
+            }
+            _ => cells.put(out, |pen, row, size| column.put_entry(pen, row, size)),
         }
     }
-    if is_sequence {
-        put_tag(out, 0x12, lists_len);
-        for (column, size) in columns.iter().zip(sizes.iter()) {
-            if column.is_feature_list() && column.has(row) {
-                column.put_steps_entry(out, row, *size);
+}
+
+/// Of a list with one short value: the tag and the length before the value.
+const VALUE_HEADER: usize = 2;
+
+/// The cells of one column that are still to be written.
+struct Cells<'a> {
+    rows: Range<usize>,
+    sizes: &'a [usize],
+    pos: &'a mut [usize],
+    end: &'a [usize],
+}
+
+impl Cells<'_> {
+    #[inline(always)]
+    fn put(self, out: &mut [u8], mut put: impl FnMut(&mut Pen<'_>, usize, usize)) {
+        let places = self.pos.iter_mut().zip(self.end);
+        for ((row, size), (pos, end)) in self.rows.zip(self.sizes).zip(places) {
+            if *size != ABSENT {
+                let mut pen = Pen { out, pos: *pos, end: *end };
+                put(&mut pen, row, *size);
+                *pos = pen.pos;
             }
         }
     }
-    let crc = masked_crc(out.tail(start));
-    out.put_chunk(&crc.to_le_bytes(), 4);
-    Ok(())
 }

@@ -9,7 +9,6 @@
 
 use hashbrown::HashMap;
 
-use crate::bytes::ByteBuilder;
 use crate::wire::LEN;
 
 /// The three kinds of a Feature, by their field numbers.
@@ -154,22 +153,19 @@ impl Template {
         Some(Self::new(key, Some(kind))).filter(|template| template.word_count > 0)
     }
 
-    /// Append the bytes before a value of `length` bytes; false if it is too long for the template.
+    /// The bytes before a value of `length` bytes, in two halves; `None` if it is too long for the template.
     #[inline(always)]
-    pub fn put(&self, out: &mut ByteBuilder, length: usize) -> bool {
-        if length > usize::from(self.max_length) {
-            return false;
-        }
+    pub fn header(&self, length: usize) -> Option<([u8; 16], [u8; 16])> {
         let word = |i: usize| u128::from(self.words[i].with(length));
-        let low = (word(0) | word(1) << 64).to_le_bytes();
-        if self.header_len <= 16 {
-            out.put_chunk(&low, usize::from(self.header_len));
-        } else {
-            out.put_chunk(&low, 16);
-            let high = (word(2) | word(3) << 64).to_le_bytes();
-            out.put_chunk(&high, usize::from(self.header_len) - 16);
-        }
-        true
+        (length <= usize::from(self.max_length)).then(|| {
+            ((word(0) | word(1) << 64).to_le_bytes(), (word(2) | word(3) << 64).to_le_bytes())
+        })
+    }
+
+    /// How many bytes of `header` count.
+    #[inline(always)]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.header_len)
     }
 
     /// The length byte, if the entry at `pos` has this template's shape.
