@@ -299,21 +299,23 @@ def _give_up(staging: Staging, job_id: str) -> None:
     if staging.is_decided(job_id):
         _abandon(staging, job_id, claim=0)
         return
-    # What cannot be removed now is removed by the next write; the first error is the one to show.
     with contextlib.suppress(OSError):
-        turn = staging.turn()
-        if turn is not None and turn.job_id == job_id:
+        if _has_turn(staging, job_id):
             staging.leave_turn()
-        staging.remove_job(job_id)
+    _remove_quietly(staging, job_id)
 
 
 # --- after the decision ---------------------------------------------------------------------------
 
 
 def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
+    """Carry out a commit, end its turn, and remove the job's folder."""
     for left in range(_PUBLISH_TRIES - 1, -1, -1):
         try:
-            carry_out(staging, job_id)
+            # Once the turn has ended another job may have begun: nothing may be done again then.
+            if _has_turn(staging, job_id):
+                carry_out(staging, job_id)
+                staging.leave_turn()
             break
         except OSError as error:
             if left:
@@ -321,13 +323,26 @@ def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
             _abandon(staging, job_id, claim)
             raise CommitStateUnknownError(
                 f"the write is committed, but publishing it failed: {error}; when the cause is "
-                "gone, 'tfrecord-io "
-                "clean' on the target, or the next write to it, finishes it",
+                "gone, 'tfrecord-io clean' on the target, or the next write to it, finishes it",
                 path=staging.storage.url(staging.root),
             ) from error
         except BaseException:
             _abandon(staging, job_id, claim)
             raise
+    _remove_quietly(staging, job_id)
+
+
+def _has_turn(staging: Staging, job_id: str) -> bool:
+    turn = staging.turn()
+    return turn is not None and turn.job_id == job_id
+
+
+def _remove_quietly(staging: Staging, job_id: str) -> None:
+    """Remove a job's folder; the next write removes what cannot be removed now."""
+    for _ in range(_PUBLISH_TRIES):
+        with contextlib.suppress(OSError):
+            staging.remove_job(job_id)
+            return
 
 
 def _abandon(staging: Staging, job_id: str, claim: int) -> None:

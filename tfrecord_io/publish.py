@@ -76,23 +76,17 @@ def _inside(path: Any) -> str:
 
 
 def carry_out(staging: Staging, job_id: str) -> None:
-    """Do what a job's commit record says, and then end its turn and remove its folder.
+    """Do what a commit record says, perhaps once more; without one there is nothing to do.
 
-    Only for the process whose turn it is, or that holds the last claim. Without a record the job
-    was not committed, and its turn and folder go.
+    Only for the process whose turn it is, or that holds the last claim, and only during the turn.
 
     Raises
     ------
     CommitStateUnknownError
         The record cannot be understood, or a staged file is gone that was not published.
     """
-    storage = staging.storage
     if staging.is_decided(job_id):
         _publish(staging, job_id, _read_record(staging, job_id))
-    staging.leave_turn()
-    staging.remove_job(job_id)
-    if storage.is_folder(staging.root):
-        storage.sync_folders([staging.root])
 
 
 def _read_record(staging: Staging, job_id: str) -> CommitRecord:

@@ -1,0 +1,665 @@
+"""All old or all new, whatever is killed, fails or races."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support import faults
+from tests.support.faults import NEW, OLD, Clock
+from tests.support.trees import data_files, expected_files, tree
+from tfrecord_io import attempt, commit, publish, staging, write
+from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
+from tfrecord_io.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    DatasetExistsError,
+    LayoutError,
+    ManifestError,
+    SchemaMismatchError,
+)
+from tfrecord_io.manifest import Manifest
+from tfrecord_io.options import SaveMode
+from tfrecord_io.ownership import Owner, owner_of
+from tfrecord_io.plan import CleanResult, WriteJob
+from tfrecord_io.storage import LocalStorage
+from tfrecord_io.write import plan_write, write_table, write_task
+
+Tree = dict[str, bytes | None]
+REPOSITORY = Path(__file__).parent.parent
+STORAGE = LocalStorage()
+
+
+def write_old(root: Path) -> None:
+    write_table(OLD, root, partition_by="p", rows_per_task=2)
+
+
+def write_new(root: Path, mode: SaveMode) -> None:
+    write_table(NEW, root, mode=mode, partition_by="p", rows_per_task=2, threads=1)
+
+
+def manifest(root: Path) -> Manifest:
+    loaded = Manifest.loads((root / "_SUCCESS").read_bytes())
+    assert loaded is not None
+    return loaded
+
+
+OLD_FILES = expected_files(OLD.to_pylist(), ["p"], rows_per_task=2)
+NEW_FILES = expected_files(NEW.to_pylist(), ["p"], rows_per_task=2)
+APPENDED = {**OLD_FILES, **expected_files(NEW.to_pylist(), ["p"], rows_per_task=2, first_task=2)}
+REPLACED = {p: d for p, d in OLD_FILES.items() if not p.startswith("p=2/")} | NEW_FILES
+AFTER: dict[SaveMode, dict[str, bytes]] = {
+    "overwrite": NEW_FILES,
+    "append": APPENDED,
+    "overwrite_partitions": REPLACED,
+}
+OLD_MODES: list[SaveMode] = ["overwrite", "append", "overwrite_partitions"]
+
+
+@pytest.mark.parametrize("mode", OLD_MODES)
+def test_modes(tmp_path: Path, mode: SaveMode) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    assert data_files(root) == OLD_FILES
+    write_new(root, mode)
+    assert data_files(root) == AFTER[mode]
+    told = {file.path: file.bytes for file in manifest(root).files}
+    assert told == {path: len(data) for path, data in AFTER[mode].items()}
+    folders = {path for path, data in tree(root).items() if data is None}
+    assert folders == {path.partition("/")[0] for path in AFTER[mode]}
+    assert {*tree(root)} == {*AFTER[mode], *folders, "_SUCCESS"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ds"]
+
+
+def test_error_refuses_anything_that_is_there(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    before = tree(root)
+    with pytest.raises(DatasetExistsError):
+        write_new(root, "error")
+    assert tree(root) == before
+    (tmp_path / "other").mkdir()
+    write_new(tmp_path / "other", "error")
+    (tmp_path / "junk").mkdir()
+    (tmp_path / "junk" / ".x").write_text("")
+    with pytest.raises(DatasetExistsError):
+        write_new(tmp_path / "junk", "error")
+    assert tree(tmp_path / "junk") == {".x": b""}
+
+
+def test_overwriting_removes_what_others_left(tmp_path: Path) -> None:
+    golden = Path(__file__).parent / "golden" / "spark_tfrecord" / "part_two_levels"
+    root = tmp_path / "ds"
+    shutil.copytree(golden, root)
+    (root / "deep" / "empty").mkdir(parents=True)
+    (root / "link").symlink_to(tmp_path)
+    write_new(root, "overwrite")
+    assert data_files(root) == NEW_FILES
+    assert {path for path, data in tree(root).items() if data is not None} == {
+        *NEW_FILES,
+        "_SUCCESS",
+    }
+
+
+def test_appending_to_a_data_set_of_spark(tmp_path: Path) -> None:
+    golden = Path(__file__).parent / "golden" / "spark_tfrecord" / "part_int"
+    root = tmp_path / "ds"
+    shutil.copytree(golden, root)
+    old = data_files(root)
+    write_new(root, "append")
+    added = expected_files(NEW.to_pylist(), ["p"], rows_per_task=2, first_task=1)
+    assert data_files(root) == {**old, **added}
+    assert [file.path for file in manifest(root).files] == sorted(added)
+    assert not (root / "._SUCCESS.crc").exists()
+    with pytest.raises(LayoutError, match="partitioned"):
+        write_table(NEW, root, mode="append")
+
+
+def test_replacing_partitions_that_are_spelled_otherwise(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_table(pa.table({"p": ["a b", "c"], "v": [1, 2]}), root, partition_by="p")
+    (root / "p=a b").rename(root / "p=a%20b")
+    (root / "p=a%20b" / ".part.crc").write_text("")
+    new = pa.table({"p": ["a b"], "v": [9]})
+    write_table(new, root, mode="overwrite_partitions", partition_by="p")
+    assert {*data_files(root)} == {
+        "p=a b/part-00000-000.tfrecord",
+        "p=c/part-00000-000.tfrecord",
+    }
+    assert not (root / "p=a%20b").exists()
+
+
+def changed_column(name: str, values: list[Any]) -> pa.Table:
+    return NEW.set_column(NEW.schema.get_field_index(name), name, pa.array(values))
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+@pytest.mark.parametrize(
+    ("table", "options", "error"),
+    [
+        (changed_column("v", ["x"] * 3), {}, SchemaMismatchError),
+        (changed_column("p", ["x"] * 3), {}, SchemaMismatchError),
+        (NEW.append_column("w", pa.array([1] * 3)), {}, SchemaMismatchError),
+        (NEW, {"record_type": "SequenceExample"}, SchemaMismatchError),
+        (NEW, {"partition_by": "v"}, LayoutError),
+    ],
+)
+def test_what_does_not_fit_is_not_added(
+    tmp_path: Path, mode: SaveMode, table: pa.Table, options: dict[str, Any], error: type[Exception]
+) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    before = tree(root)
+    with pytest.raises(error):
+        write_table(table, root, mode=mode, **{"partition_by": "p", **options})
+    assert tree(root) == before
+
+
+def test_appending_in_other_dress_fits(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_table(pa.table({"s": ["a"]}), root)
+    dressed = pa.table({"s": pa.array(["b"]).dictionary_encode()})
+    write_table(dressed, root, mode="append", compression="gzip")
+    assert {*data_files(root)} == {"part-00000-000.tfrecord", "part-00001-000.tfrecord.gz"}
+
+
+def test_a_damaged_manifest_stops_appending_but_not_overwriting(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    text = (root / "_SUCCESS").read_bytes()
+    (root / "_SUCCESS").write_bytes(text[:100])
+    with pytest.raises(ManifestError, match="_SUCCESS"):
+        write_new(root, "append")
+    write_new(root, "overwrite")
+    assert data_files(root) == NEW_FILES
+
+
+def test_files_that_changed_leave_the_manifest(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    (root / "p=1" / "part-00000-000.tfrecord").unlink()
+    (root / "p=2" / "part-00001-000.tfrecord").write_bytes(b"other")
+    write_new(root, "append")
+    told = {file.path for file in manifest(root).files}
+    assert told == {*APPENDED} - {"p=1/part-00000-000.tfrecord", "p=2/part-00001-000.tfrecord"}
+
+
+def test_overwriting_the_data_set_that_is_read(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    seen = []
+
+    def source() -> Iterator[pa.Table]:
+        seen.append(data_files(root))
+        yield NEW
+        seen.append(data_files(root))
+
+    write_table(source(), root, mode="overwrite", partition_by="p", rows_per_task=2)
+    assert seen == [OLD_FILES, OLD_FILES]
+    assert data_files(root) == NEW_FILES
+
+
+# --- kills ----------------------------------------------------------------------------------------
+
+
+def kill_at_every_step(work: str, mode: SaveMode, targets: Path) -> list[Path]:
+    """Kill a process at each step of `work`; return the folders, the last of one not killed."""
+    command = [sys.executable, "-m", "tests.support.faults", work, mode, str(targets)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (targets / "template").rename(targets.with_suffix(".template"))
+    return sorted(targets.iterdir(), key=lambda path: int(path.name))
+
+
+@pytest.mark.parametrize("mode", ["error", *OLD_MODES])
+def test_killed_writers(tmp_path: Path, mode: SaveMode) -> None:
+    template = tmp_path / "targets" / "template"
+    template.mkdir(parents=True)
+    (template / "neighbour").write_text("x")
+    if mode != "error":
+        write_old(template / "ds")
+    old = tree(template)
+    shutil.copytree(template, tmp_path / "after")
+    write_new(tmp_path / "after" / "ds", mode)
+    new = tree(tmp_path / "after")
+
+    bases = kill_at_every_step("write", mode, tmp_path / "targets")
+    assert len(bases) > 50
+    outcomes = []
+    for base in bases:
+        root = base / "ds"
+        records = list(root.glob(".tfrecord-io/*/commit.json"))
+        turn = root / ".tfrecord-io" / "committing.json"
+        if records and turn.exists():
+            with pytest.raises(CommitConflictError, match="tfrecord-io clean"):
+                check_not_committing(STORAGE, str(root))
+        elif not records and data_files(root) != data_files(base.parent / bases[-1] / "ds"):
+            assert data_files(root) == data_files(tmp_path / "targets.template" / "ds")
+            check_not_committing(STORAGE, str(root))
+        before = tree(base)
+        planned = clean(root, dry_run=True)
+        assert tree(base) == before
+        done = clean(root)
+        assert done == planned
+        assert not done.running
+        # Killed between the calls that make the target and the hidden folder: an empty target.
+        assert tree(base) in (old, new, {**old, "ds": None})
+        outcomes.append(tree(base) == new)
+        assert clean(root) == CleanResult()
+    # Once decided, always decided.
+    assert outcomes == sorted(outcomes)
+    assert {*outcomes} == {False, True}
+
+
+def test_killed_recoveries(tmp_path: Path) -> None:
+    start = tmp_path / "start" / "template"
+    start.mkdir(parents=True)
+    write_old(start / "ds")
+    bases = kill_at_every_step("write", "overwrite", tmp_path / "start")
+    shutil.copytree(tmp_path / "start.template", tmp_path / "after")
+    write_new(tmp_path / "after" / "ds", "overwrite")
+    new = tree(tmp_path / "after")
+    decided = [base for base in bases if list(base.glob("ds/.tfrecord-io/*/commit.json"))]
+    for number, base in enumerate([decided[0], decided[len(decided) // 2]]):
+        targets = tmp_path / f"again{number}"
+        shutil.copytree(base, targets / "template", symlinks=True)
+        for again in kill_at_every_step("clean", "overwrite", targets):
+            clean(again / "ds")
+            assert tree(again) == new
+
+
+def test_the_next_write_finishes_or_removes_what_was_killed(tmp_path: Path) -> None:
+    template = tmp_path / "targets" / "template"
+    template.mkdir(parents=True)
+    write_old(template / "ds")
+    bases = kill_at_every_step("write", "overwrite", tmp_path / "targets")
+    for base in bases[:: len(bases) // 20]:
+        write_new(base / "ds", "overwrite")
+        assert data_files(base / "ds") == NEW_FILES
+        assert not (base / "ds" / ".tfrecord-io").exists()
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stays_full", [False, True])
+@pytest.mark.parametrize("mode", ["error", *OLD_MODES])
+def test_full_disks(
+    tmp_path: Path, mode: SaveMode, stays_full: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template, after = tmp_path / "template", tmp_path / "after"
+    template.mkdir()
+    if mode != "error":
+        write_old(template / "ds")
+    old = tree(template)
+    shutil.copytree(template, after)
+    write_new(after / "ds", mode)
+    new = tree(after)
+    outcomes = []
+    for step in range(10_000):
+        base = tmp_path / str(step)
+        shutil.copytree(template, base)
+        clock = Clock(step, faults.full_disk, goes_on=stays_full)
+        with monkeypatch.context() as patch:
+            for module in (attempt, commit, write):
+                patch.setattr(module, "open_storage", faults.opener(clock))
+            try:
+                write_new(base / "ds", mode)
+                outcome = "new"
+            except CommitStateUnknownError:
+                outcome = "unfinished"
+            except OSError as error:
+                assert error.errno == errno.ENOSPC
+                outcome = "old"
+        if outcome == "unfinished":
+            assert len(clean(base / "ds").finished) == 1
+        assert tree(base) == (old if outcome == "old" else new)
+        outcomes.append(outcome)
+        if clock.count <= step:
+            break
+    decided = [outcome != "old" for outcome in outcomes]
+    assert decided == sorted(decided)
+    assert decided.count(False) > 20
+    assert ("unfinished" in outcomes) == stays_full
+
+
+def rename_no_data(storage: LocalStorage, source: str, target: str) -> None:
+    if "/claim-" not in source:
+        faults.full_disk()
+    Path(source).replace(target)
+
+
+def test_a_disk_that_stays_full_while_publishing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "rename", rename_no_data)
+        with pytest.raises(CommitStateUnknownError, match="No space left"):
+            write_new(root, "overwrite")
+        with pytest.raises(CommitStateUnknownError, match="No space left"):
+            write_new(root, "append")
+    with pytest.raises(CommitConflictError, match="clean"):
+        check_not_committing(STORAGE, str(root))
+    assert len(clean(root).finished) == 1
+    assert data_files(root) == NEW_FILES
+
+
+def test_aborting_a_decided_job_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "ds"
+    job = plan_write(NEW.schema, root, partition_by="p")
+    commits = [write_task(job, 0, NEW.to_batches())]
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "rename", rename_no_data)
+        with pytest.raises(CommitStateUnknownError):
+            commit_job(job, commits)
+    abort_job(job, commits)
+    clean(root)
+    assert data_files(root) == expected_files(NEW.to_pylist(), ["p"])
+
+
+def test_an_interrupt_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "_move", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_new(root, "overwrite")
+    write_new(root, "append")
+    assert {*data_files(root)} == {
+        *NEW_FILES,
+        *expected_files(NEW.to_pylist(), ["p"], rows_per_task=2, first_task=2),
+    }
+
+
+def test_committing_twice_or_after_an_abort(tmp_path: Path) -> None:
+    job = plan_write(NEW.schema, tmp_path / "ds", partition_by="p")
+    commits = [write_task(job, 0, NEW.to_batches())]
+    commit_job(job, commits)
+    before = tree(tmp_path)
+    with pytest.raises(CommitStateUnknownError, match="committed or aborted"):
+        commit_job(job, commits)
+    abort_job(job)
+    assert tree(tmp_path) == before
+
+
+def test_things_in_the_way(tmp_path: Path) -> None:
+    root, outside = tmp_path / "ds", tmp_path / "outside"
+    outside.mkdir()
+    root.mkdir()
+    (root / "p=2").symlink_to(outside)
+    before = tree(tmp_path)
+    for mode in OLD_MODES:
+        with pytest.raises(LayoutError):
+            write_new(root, mode)
+        assert tree(tmp_path) == before
+    (root / "p=2").unlink()
+    (root / "p=4" / "part-00001-000.tfrecord").mkdir(parents=True)
+    with pytest.raises(LayoutError, match="folder stands"):
+        write_new(root, "overwrite")
+    assert list(tree(root)) == ["p=4", "p=4/part-00001-000.tfrecord"]
+
+
+# --- several jobs ---------------------------------------------------------------------------------
+
+
+def run_together(script: str, *places: Path) -> list[subprocess.CompletedProcess[str]]:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(place), str(number)],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, place in enumerate(places)
+    ]
+    done = []
+    for process in started:
+        out, err = process.communicate(timeout=120)
+        done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+    return done
+
+
+RACE = """
+import sys
+import pyarrow as pa
+from tfrecord_io.write import write_table
+for turn in range(10):
+    write_table(pa.table({"v": [int(sys.argv[2]) * 100 + turn]}), sys.argv[1], mode="append")
+"""
+
+
+def test_racing_appends_are_all_kept(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    for done in run_together(RACE, *[root] * 3):
+        assert done.returncode == 0, done.stderr
+    expected = {
+        data
+        for number in range(3)
+        for turn in range(10)
+        for data in expected_files([{"v": number * 100 + turn}]).values()
+    }
+    found = data_files(root)
+    assert {*found.values()} == expected
+    assert sorted(found) == [f"part-{number:05d}-000.tfrecord" for number in range(30)]
+    assert {file.path for file in manifest(root).files} == {*found}
+    assert {*tree(root)} == {*found, "_SUCCESS"}
+
+
+def staged(root: Path, mode: SaveMode, table: pa.Table = NEW) -> tuple[WriteJob, list[Any]]:
+    job = plan_write(table.schema, root, mode=mode, partition_by="p")
+    return job, [write_task(job, 0, table.to_batches())]
+
+
+def test_jobs_that_overlap(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    first, second = staged(root, "error"), staged(root, "error", OLD)
+    third = staged(root, "ignore", OLD)
+    commit_job(*first)
+    before = data_files(root)
+    with pytest.raises(DatasetExistsError, match="another job"):
+        commit_job(*second)
+    assert commit_job(*third).files == 0
+    assert data_files(root) == before
+    assert not (root / ".tfrecord-io").exists()
+
+
+def test_the_last_of_several_aborted_jobs_removes_the_folders(tmp_path: Path) -> None:
+    root = tmp_path / "a" / "ds"
+    jobs = [staged(root, "append")[0] for _ in range(3)]
+    assert clean(root).running == tuple(sorted(job.job_id for job in jobs))
+    for job in jobs:
+        assert (tmp_path / "a").exists()
+        abort_job(job)
+    assert tree(tmp_path) == {}
+
+
+def hold_turn(root: Path, owner: Owner, job_id: str, *, decided: bool) -> None:
+    folder = root / ".tfrecord-io" / job_id
+    folder.mkdir(parents=True)
+    turn = {
+        "job_id": job_id,
+        "owner": {"host": owner.host, "pid": owner.pid, "started": owner.started},
+    }
+    (folder.parent / "committing.json").write_text(json.dumps(turn))
+    if decided:
+        record = {"publish": [], "remove": [], "remove_folders": []}
+        (folder / "commit.json").write_text(json.dumps(record))
+        (folder / "_SUCCESS").write_bytes((root / "_SUCCESS").read_bytes())
+
+
+def job_id(owner: Owner) -> str:
+    return f"{owner.host}-{owner.pid}-{owner.started}-0-00000000"
+
+
+def test_readers_and_writers_wait_for_a_live_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    token = check_not_committing(STORAGE, str(root))
+    me = owner_of()
+    hold_turn(root, me, job_id(me), decided=False)
+    assert check_not_committing(STORAGE, str(root)) == token
+    shutil.rmtree(root / ".tfrecord-io")
+    hold_turn(root, me, job_id(me), decided=True)
+    monkeypatch.setattr(commit, "_READER_SECONDS", 0.1)
+    for path in (root, root / "p=1", root / "p=1" / "part-00000-000.tfrecord"):
+        with pytest.raises(CommitConflictError, match="being published"):
+            check_not_committing(STORAGE, str(path))
+    monkeypatch.setattr(staging, "TURN_SECONDS", 0.1)
+    with pytest.raises(CommitConflictError, match="another job"):
+        write_new(root, "append")
+    assert data_files(root) == OLD_FILES
+    assert clean(root).running == (job_id(me),)
+
+    ender = threading.Timer(0.2, shutil.rmtree, [root / ".tfrecord-io"])
+    monkeypatch.setattr(commit, "_READER_SECONDS", 10.0)
+    monkeypatch.setattr(staging, "TURN_SECONDS", 10.0)
+    ender.start()
+    assert check_not_committing(STORAGE, str(root)) == token
+    ender.join()
+    write_new(root, "append")
+    assert data_files(root) == APPENDED
+    assert check_not_committing(STORAGE, str(root)) != token
+
+
+def dead_owner() -> Owner:
+    """A process of this host that is gone, its id in use again."""
+    return Owner(host=owner_of().host, pid=os.getpid(), started="1")
+
+
+FAR = Owner(host="0" * 12, pid=1, started="1")
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_dead_and_far_commits(tmp_path: Path, decided: bool) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    before = tree(root)
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=decided)
+    done = clean(root)
+    assert (done.finished if decided else done.removed) == (job_id(dead),)
+    assert tree(root) == before
+
+    hold_turn(root, FAR, job_id(FAR), decided=decided)
+    assert clean(root) == CleanResult(running=(job_id(FAR),))
+    yesterday = time.time() - 25 * 60 * 60
+    for path in (root / ".tfrecord-io").rglob("*"):
+        os.utime(path, (yesterday, yesterday))
+    done = clean(root)
+    assert (done.finished if decided else done.removed) == (job_id(FAR),)
+    assert tree(root) == before
+
+
+def test_far_jobs_are_left_alone_for_a_day(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    folder = root / ".tfrecord-io" / job_id(FAR) / "00000-abcd"
+    folder.mkdir(parents=True)
+    write_new(root, "overwrite")
+    assert folder.exists()
+    assert data_files(root) == NEW_FILES
+    assert clean(root, stale_after=0).removed == (job_id(FAR),)
+    assert not (root / ".tfrecord-io").exists()
+
+
+def test_a_job_lives_as_long_as_the_process_it_names(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    job = plan_write(NEW.schema, root, partition_by="p", owner_pid=sleeper.pid)
+    assert clean(root).running == (job.job_id,)
+    sleeper.communicate(b"\n")
+    assert clean(root).removed == (job.job_id,)
+    assert tree(tmp_path) == {}
+
+
+def test_a_turn_that_cannot_be_understood(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    (root / ".tfrecord-io").mkdir()
+    (root / ".tfrecord-io" / "committing.json").write_text('{"job_id": "../../x"}')
+    for act in (clean, lambda root: write_new(root, "append")):
+        with pytest.raises(CommitStateUnknownError, match="newer version"):
+            act(root)
+
+
+HOSTILE_RECORDS: list[Any] = [
+    {"publish": [["../x", "y"]], "remove": [], "remove_folders": []},
+    {"publish": [], "remove": ["../../neighbour"], "remove_folders": []},
+    {"publish": [], "remove": ["/etc/passwd"], "remove_folders": []},
+    {"publish": [], "remove": [], "remove_folders": [""]},
+    {"publish": [], "remove": [3], "remove_folders": []},
+    {"publish": 3},
+    [],
+]
+
+
+@pytest.mark.parametrize("record", HOSTILE_RECORDS)
+def test_records_never_reach_outside(tmp_path: Path, record: Any) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    (tmp_path / "neighbour").write_text("x")
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=True)
+    (root / ".tfrecord-io" / job_id(dead) / "commit.json").write_text(json.dumps(record))
+    with pytest.raises(CommitStateUnknownError, match="commit record"):
+        clean(root)
+    assert (tmp_path / "neighbour").exists()
+    assert data_files(root) == OLD_FILES
+
+
+def test_two_recoveries_at_once(tmp_path: Path) -> None:
+    for number in range(10):
+        root = tmp_path / str(number)
+        write_old(root)
+        before = tree(root)
+        dead = dead_owner()
+        hold_turn(root, dead, job_id(dead), decided=True)
+        errors: list[BaseException] = []
+
+        def recover(root: Path = root, errors: list[BaseException] = errors) -> None:
+            try:
+                write_new(root, "append")
+            except BaseException as error:  # noqa: BLE001 - the main thread looks at it
+                errors.append(error)
+
+        threads = [threading.Thread(target=recover) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert len(data_files(root)) == len(OLD_FILES) + 3 * len(NEW_FILES)
+        assert {*before} <= {*tree(root)}
+        assert not (root / ".tfrecord-io").exists()
+
+
+def test_cleaning_what_is_clean_or_not_there(tmp_path: Path) -> None:
+    assert clean(tmp_path / "no") == CleanResult()
+    write_old(tmp_path / "ds")
+    before = tree(tmp_path)
+    assert clean(tmp_path / "ds") == CleanResult()
+    assert tree(tmp_path) == before
+    clean(tmp_path / "ds", dry_run=True)
+    assert tree(tmp_path) == before
