@@ -1,44 +1,31 @@
-"""Files and folders behind one seam; the one module that imports fsspec.
+"""URLs and paths to storages; the one module that imports fsspec.
 
-`open_storage` turns a URL or path into a `Storage` and a path in it. `LocalStorage` works with
-calls of the operating system, because a commit needs what fsspec does not offer: exclusive creation
-with whole content, atomic renames, and fsync of files and folders. `FsspecStorage` reads from any
-fsspec file system, and writes to ``memory://``.
-
-Invariants
-----------
-- Paths are plain strings with ``/``, absolute, without a slash at the end; only this module knows
-  their protocol.
-- A `FileInfo.version` is another one whenever the file was replaced or written to.
-- Symbolic links to files are read through; links to folders are not followed, and deleting removes
-  the link alone.
-- No repr and no error holds credentials: use `Storage.url` to name a path.
+`open_storage` turns a URL or path into a `Storage` and a path in it: a `LocalStorage` for this
+machine, else a `FsspecStorage`, which reads from any fsspec file system and writes to
+``memory://``.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
 import re
-import shutil
-import stat
 import time
-import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 from urllib.parse import urlsplit, urlunsplit
 
-from tfrecord_io.errors import (
-    DatasetChangedError,
-    LimitExceededError,
-    MissingDependencyError,
-    OptionError,
-)
+from tfrecord_io.errors import MissingDependencyError, OptionError
+from tfrecord_io.local_storage import LocalStorage as LocalStorage
+from tfrecord_io.storage_protocol import FileInfo as FileInfo
+from tfrecord_io.storage_protocol import Keep as Keep
+from tfrecord_io.storage_protocol import Sink as Sink
+from tfrecord_io.storage_protocol import Storage as Storage
+from tfrecord_io.storage_protocol import Tree as Tree
+from tfrecord_io.storage_protocol import check_version, limited
 
 #: Hadoop's names of the same store.
 _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
@@ -46,169 +33,11 @@ _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
 
-#: A local sink writes to its file when it holds this many bytes.
-_SPILL_BYTES = 4 * 1024 * 1024
-
-#: Tries to remove a folder into which a task that was not told yet still writes.
-_REMOVE_TRIES = 20
-_REMOVE_PAUSE_SECONDS = 0.05
-
 #: Where fsspec file systems say when or as what a file was written.
 _VERSION_MARKS = (
     *("ETag", "etag", "version_id", "generation", "LastModified", "last_modified", "mtime"),
     *("modified", "modification_time", "created", "ino"),
 )
-
-Keep = Callable[[str], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileInfo:
-    """A file as it was listed.
-
-    Attributes
-    ----------
-    path : str
-        Its path in the storage.
-    size : int
-        Its length in bytes.
-    version : str
-        A token that changes when the file is replaced or written to.
-    """
-
-    path: str
-    size: int
-    version: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tree:
-    """Everything below a folder: paths relative to it, sorted.
-
-    Links are files here, whatever they point to.
-    """
-
-    files: tuple[str, ...]
-    folders: tuple[str, ...]
-
-
-class Sink(Protocol):
-    """A new file that is being written, front to back.
-
-    Attributes
-    ----------
-    size : int
-        Bytes taken so far.
-    buffered : int
-        How many of them are still in memory.
-    """
-
-    size: int
-    buffered: int
-
-    def write(self, data: Any) -> None:
-        """Take a bytes-like object, which must not change afterwards."""
-
-    def spill(self) -> None:
-        """Give buffered bytes to the store, where it can take them now."""
-
-    def close(self) -> None:
-        """Make the file complete and durable."""
-
-
-class Storage(Protocol):
-    """What reading and committing need from a store.
-
-    The store's own errors (``FileNotFoundError``, ``PermissionError``, ...) pass untouched.
-    """
-
-    #: Whether `create_sink` and the other methods that change something work.
-    writable: bool
-
-    def url(self, path: str) -> str:
-        """Return how messages name `path`: without credentials."""
-
-    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:
-        """Return all files below a folder, sorted by path; of a file, the file itself.
-
-        Parameters
-        ----------
-        path : str
-            A folder or file.
-        keep : callable, optional
-            Asked for every name below `path`, of files and folders; a folder that is not kept is
-            not entered.
-        """
-
-    def info(self, path: str) -> FileInfo:
-        """Return the file's info; a folder raises ``IsADirectoryError``."""
-
-    def is_folder(self, path: str) -> bool:
-        """Return whether there is a folder at `path`."""
-
-    def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder at `path`."""
-
-    def open_read(self, path: str, version: str | None = None) -> BinaryIO:
-        """Open a file to read and seek in.
-
-        Raises
-        ------
-        DatasetChangedError
-            The file is no longer the one that had `version`.
-        """
-
-    def read_bytes(self, path: str, limit: int) -> bytes:
-        """Return a file's bytes; more than `limit` of them raise `LimitExceededError`."""
-
-    def local_path(self, path: str) -> str | None:
-        """Return a path that the operating system knows, or None for a remote store."""
-
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that fit a pattern with ``*``, ``?``, ``[...]`` and ``**``, sorted."""
-
-    def tree(self, path: str, skip: str | None = None) -> Tree:
-        """Return everything below a folder, except its entry named `skip`."""
-
-    def age_seconds(self, path: str) -> float:
-        """Return how long ago the file or folder was changed last."""
-
-    def make_folder(self, path: str) -> None:
-        """Make one folder; its parent must be there, it must not."""
-
-    def make_folders(self, path: str) -> list[str]:
-        """Make a folder and its parents where missing; return those made, outermost first."""
-
-    def create_sink(self, path: str) -> Sink:
-        """Return a sink for a new file in a folder that is there."""
-
-    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:
-        """Create a durable file with this content at once; return False if there is one already.
-
-        Parameters
-        ----------
-        path : str
-            The new file, in a folder that is there.
-        data : bytes
-            Its content.
-        scratch : str
-            A folder in which an interrupted call may leave an unfinished file; it must be there.
-        """
-
-    def rename(self, source: str, target: str) -> None:
-        """Move a file within the store, replacing a file at `target` atomically."""
-
-    def remove(self, path: str) -> None:
-        """Remove a file or link; a missing one is fine."""
-
-    def remove_folder(self, path: str) -> bool:
-        """Remove a folder if it is empty; return whether it is gone."""
-
-    def remove_tree(self, path: str) -> None:
-        """Remove a folder with everything in it, never following links; a missing one is fine."""
-
-    def sync_folders(self, paths: Iterable[str]) -> None:
-        """Make creations, renames and removals in these folders durable."""
 
 
 def open_storage(
@@ -283,189 +112,6 @@ def redact(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-class LocalStorage:
-    """Folders of this machine."""
-
-    writable = True
-
-    def __repr__(self) -> str:
-        return "LocalStorage()"
-
-    def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
-        return path
-
-    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
-        if not self.is_folder(path):
-            return [self.info(path)]
-        found: list[FileInfo] = []
-        pending = [path]
-        while pending:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    if keep is not None and not keep(entry.name):
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-                    elif entry.is_file():
-                        found.append(_file_info(entry.path, entry.stat()))
-        return sorted(found, key=lambda info: info.path)
-
-    def info(self, path: str) -> FileInfo:  # noqa: D102
-        status = os.stat(path)  # noqa: PTH116
-        if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        return _file_info(path, status)
-
-    def is_folder(self, path: str) -> bool:  # noqa: D102
-        return Path(path).is_dir()
-
-    def exists(self, path: str) -> bool:  # noqa: D102
-        return os.path.lexists(path)
-
-    def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
-        file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - the caller closes it
-        try:
-            if version is not None:
-                _check_version(path, version, _file_info(path, os.fstat(file.fileno())).version)
-        except BaseException:
-            file.close()
-            raise
-        return cast("BinaryIO", file)
-
-    def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        with Path(path).open("rb") as file:
-            return _limited(file.read(limit + 1), limit, path)
-
-    def local_path(self, path: str) -> str | None:  # noqa: D102
-        return path
-
-    def glob(self, pattern: str) -> list[str]:  # noqa: D102
-        return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
-
-    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
-        files: list[str] = []
-        folders: list[str] = []
-        pending = [""]
-        while pending:
-            prefix = pending.pop()
-            with os.scandir(f"{path}/{prefix}") as entries:
-                for entry in entries:
-                    if not prefix and entry.name == skip:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(prefix + entry.name)
-                        pending.append(f"{prefix}{entry.name}/")
-                    else:
-                        files.append(prefix + entry.name)
-        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
-
-    def age_seconds(self, path: str) -> float:  # noqa: D102
-        return time.time() - os.lstat(path).st_mtime
-
-    def make_folder(self, path: str) -> None:  # noqa: D102
-        Path(path).mkdir()
-
-    def make_folders(self, path: str) -> list[str]:  # noqa: D102
-        missing: list[str] = []
-        while not Path(path).is_dir():
-            missing.append(path)
-            path = os.path.dirname(path)  # noqa: PTH120
-        made = []
-        for folder in reversed(missing):
-            with contextlib.suppress(FileExistsError):
-                Path(folder).mkdir()
-                made.append(folder)
-        return made
-
-    def create_sink(self, path: str) -> Sink:  # noqa: D102
-        return _LocalSink(path)
-
-    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
-        temporary = f"{scratch}/{uuid.uuid4().hex}.new"
-        try:
-            with Path(temporary).open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(temporary, path)
-            except FileExistsError:
-                return False
-        finally:
-            Path(temporary).unlink(missing_ok=True)
-        self.sync_folders([os.path.dirname(path)])  # noqa: PTH120
-        return True
-
-    def rename(self, source: str, target: str) -> None:  # noqa: D102
-        Path(source).replace(target)
-
-    def remove(self, path: str) -> None:  # noqa: D102
-        Path(path).unlink(missing_ok=True)
-
-    def remove_folder(self, path: str) -> bool:  # noqa: D102
-        try:
-            Path(path).rmdir()
-        except FileNotFoundError:
-            return True
-        except OSError as error:
-            # POSIX allows either for a folder that is not empty.
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                return False
-            raise
-        return True
-
-    def remove_tree(self, path: str) -> None:  # noqa: D102
-        for _ in range(_REMOVE_TRIES):
-            if _removed_tree(path):
-                return
-            time.sleep(_REMOVE_PAUSE_SECONDS)
-        shutil.rmtree(path)
-
-    def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
-        for path in paths:
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-
-class _LocalSink:
-    """Appends to a file that is open only while bytes go out: a task may have thousands."""
-
-    __slots__ = ("_chunks", "_path", "buffered", "size")
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._chunks: list[Any] = []
-        self.size = 0
-        self.buffered = 0
-
-    def write(self, data: Any) -> None:
-        length = memoryview(data).nbytes
-        self._chunks.append(data)
-        self.size += length
-        self.buffered += length
-        if self.buffered >= _SPILL_BYTES:
-            self.spill()
-
-    def spill(self) -> None:
-        self._write_out(sync=False)
-
-    def close(self) -> None:
-        self._write_out(sync=True)
-
-    def _write_out(self, *, sync: bool) -> None:
-        with Path(self._path).open("ab") as file:
-            for chunk in self._chunks:
-                file.write(chunk)
-            self._chunks.clear()
-            self.buffered = 0
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-
-
 class FsspecStorage:
     """Any fsspec file system to read from; ``memory`` to write to as well."""
 
@@ -507,12 +153,12 @@ class FsspecStorage:
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         if version is not None:
             self._filesystem.invalidate_cache()
-            _check_version(self.url(path), version, self.info(path).version)
+            check_version(self.url(path), version, self.info(path).version)
         return cast("BinaryIO", self._filesystem.open(path, "rb"))
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         with self._filesystem.open(path, "rb") as file:
-            return _limited(file.read(limit + 1), limit, self.url(path))
+            return limited(file.read(limit + 1), limit, self.url(path))
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return None
@@ -611,23 +257,6 @@ class _FsspecSink:
         self.buffered = 0
 
 
-def _removed_tree(path: str) -> bool:
-    try:
-        shutil.rmtree(path)
-    except FileNotFoundError:
-        return not os.path.lexists(path)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        return False
-    return True
-
-
-def _file_info(path: str, status: os.stat_result) -> FileInfo:
-    version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
-    return FileInfo(path=path, size=status.st_size, version=version)
-
-
 def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
     size = int(details["size"] or 0)
     known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
@@ -637,16 +266,3 @@ def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
 def _mark_text(value: Any) -> str:
     # Some file systems tell times as datetime when asked for one file and as a number in listings.
     return str(value.timestamp() if isinstance(value, datetime) else value)
-
-
-def _check_version(path: str, expected: str, found: str) -> None:
-    if found != expected:
-        raise DatasetChangedError(
-            "the file was replaced since it was listed; read the data set again", path=path
-        )
-
-
-def _limited(data: bytes, limit: int, path: str) -> bytes:
-    if len(data) > limit:
-        raise LimitExceededError(f"the file is longer than {limit} bytes", path=path)
-    return data

@@ -1,0 +1,228 @@
+"""Folders of this machine, by calls of the operating system.
+
+A commit needs what fsspec does not offer: exclusive creation with whole content, atomic renames,
+and fsync of files and folders.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import os
+import shutil
+import stat
+import time
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from tfrecord_io.storage_protocol import FileInfo, Keep, Sink, Tree, check_version, limited
+
+#: A local sink writes to its file when it holds this many bytes.
+_SPILL_BYTES = 4 * 1024 * 1024
+
+#: Tries to remove a folder into which a task that was not told yet still writes.
+_REMOVE_TRIES = 20
+_REMOVE_PAUSE_SECONDS = 0.05
+
+
+class LocalStorage:
+    """Folders of this machine."""
+
+    writable = True
+
+    def __repr__(self) -> str:
+        return "LocalStorage()"
+
+    def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
+        return path
+
+    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
+        if not self.is_folder(path):
+            return [self.info(path)]
+        found: list[FileInfo] = []
+        pending = [path]
+        while pending:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    if keep is not None and not keep(entry.name):
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+                    elif entry.is_file():
+                        found.append(_file_info(entry.path, entry.stat()))
+        return sorted(found, key=lambda info: info.path)
+
+    def info(self, path: str) -> FileInfo:  # noqa: D102
+        status = os.stat(path)  # noqa: PTH116
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        return _file_info(path, status)
+
+    def is_folder(self, path: str) -> bool:  # noqa: D102
+        return Path(path).is_dir()
+
+    def exists(self, path: str) -> bool:  # noqa: D102
+        return os.path.lexists(path)
+
+    def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
+        file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - the caller closes it
+        try:
+            if version is not None:
+                check_version(path, version, _file_info(path, os.fstat(file.fileno())).version)
+        except BaseException:
+            file.close()
+            raise
+        return cast("BinaryIO", file)
+
+    def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
+        with Path(path).open("rb") as file:
+            return limited(file.read(limit + 1), limit, path)
+
+    def local_path(self, path: str) -> str | None:  # noqa: D102
+        return path
+
+    def glob(self, pattern: str) -> list[str]:  # noqa: D102
+        return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+
+    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
+        files: list[str] = []
+        folders: list[str] = []
+        pending = [""]
+        while pending:
+            prefix = pending.pop()
+            with os.scandir(f"{path}/{prefix}") as entries:
+                for entry in entries:
+                    if not prefix and entry.name == skip:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(prefix + entry.name)
+                        pending.append(f"{prefix}{entry.name}/")
+                    else:
+                        files.append(prefix + entry.name)
+        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
+
+    def age_seconds(self, path: str) -> float:  # noqa: D102
+        return time.time() - os.lstat(path).st_mtime
+
+    def make_folder(self, path: str) -> None:  # noqa: D102
+        Path(path).mkdir()
+
+    def make_folders(self, path: str) -> list[str]:  # noqa: D102
+        missing: list[str] = []
+        while not Path(path).is_dir():
+            missing.append(path)
+            path = os.path.dirname(path)  # noqa: PTH120
+        made = []
+        for folder in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                Path(folder).mkdir()
+                made.append(folder)
+        return made
+
+    def create_sink(self, path: str) -> Sink:  # noqa: D102
+        return _LocalSink(path)
+
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
+        temporary = f"{scratch}/{uuid.uuid4().hex}.new"
+        try:
+            with Path(temporary).open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, path)
+            except FileExistsError:
+                return False
+        finally:
+            Path(temporary).unlink(missing_ok=True)
+        self.sync_folders([os.path.dirname(path)])  # noqa: PTH120
+        return True
+
+    def rename(self, source: str, target: str) -> None:  # noqa: D102
+        Path(source).replace(target)
+
+    def remove(self, path: str) -> None:  # noqa: D102
+        Path(path).unlink(missing_ok=True)
+
+    def remove_folder(self, path: str) -> bool:  # noqa: D102
+        try:
+            Path(path).rmdir()
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            # POSIX allows either for a folder that is not empty.
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                return False
+            raise
+        return True
+
+    def remove_tree(self, path: str) -> None:  # noqa: D102
+        for _ in range(_REMOVE_TRIES):
+            if _removed_tree(path):
+                return
+            time.sleep(_REMOVE_PAUSE_SECONDS)
+        shutil.rmtree(path)
+
+    def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
+        for path in paths:
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+class _LocalSink:
+    """Appends to a file that is open only while bytes go out: a task may have thousands."""
+
+    __slots__ = ("_chunks", "_path", "buffered", "size")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._chunks: list[Any] = []
+        self.size = 0
+        self.buffered = 0
+
+    def write(self, data: Any) -> None:
+        length = memoryview(data).nbytes
+        self._chunks.append(data)
+        self.size += length
+        self.buffered += length
+        if self.buffered >= _SPILL_BYTES:
+            self.spill()
+
+    def spill(self) -> None:
+        self._write_out(sync=False)
+
+    def close(self) -> None:
+        self._write_out(sync=True)
+
+    def _write_out(self, *, sync: bool) -> None:
+        with Path(self._path).open("ab") as file:
+            for chunk in self._chunks:
+                file.write(chunk)
+            self._chunks.clear()
+            self.buffered = 0
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _removed_tree(path: str) -> bool:
+    try:
+        shutil.rmtree(path)
+    except FileNotFoundError:
+        return not os.path.lexists(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        return False
+    return True
+
+
+def _file_info(path: str, status: os.stat_result) -> FileInfo:
+    version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    return FileInfo(path=path, size=status.st_size, version=version)

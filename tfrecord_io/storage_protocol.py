@@ -1,0 +1,185 @@
+"""What a store must do: the seam between this package and files.
+
+Invariants
+----------
+- Paths are plain strings with ``/``, absolute, without a slash at the end; only `open_storage`
+  knows URLs.
+- A `FileInfo.version` is another one whenever the file was replaced or written to.
+- Symbolic links to files are read through; links to folders are not followed, and deleting removes
+  the link alone.
+- No repr and no error holds credentials: use `Storage.url` to name a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from tfrecord_io.errors import DatasetChangedError, LimitExceededError
+
+Keep = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileInfo:
+    """A file as it was listed.
+
+    Attributes
+    ----------
+    path : str
+        Its path in the storage.
+    size : int
+        Its length in bytes.
+    version : str
+        A token that changes when the file is replaced or written to.
+    """
+
+    path: str
+    size: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tree:
+    """Everything below a folder: paths relative to it, sorted.
+
+    Links are files here, whatever they point to.
+    """
+
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+class Sink(Protocol):
+    """A new file that is being written, front to back.
+
+    Attributes
+    ----------
+    size : int
+        Bytes taken so far.
+    buffered : int
+        How many of them are still in memory.
+    """
+
+    size: int
+    buffered: int
+
+    def write(self, data: Any) -> None:
+        """Take a bytes-like object, which must not change afterwards."""
+
+    def spill(self) -> None:
+        """Give buffered bytes to the store, where it can take them now."""
+
+    def close(self) -> None:
+        """Make the file complete and durable."""
+
+
+class Storage(Protocol):
+    """What reading and committing need from a store.
+
+    The store's own errors (``FileNotFoundError``, ``PermissionError``, ...) pass untouched.
+    """
+
+    #: Whether `create_sink` and the other methods that change something work.
+    writable: bool
+
+    def url(self, path: str) -> str:
+        """Return how messages name `path`: without credentials."""
+
+    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:
+        """Return all files below a folder, sorted by path; of a file, the file itself.
+
+        Parameters
+        ----------
+        path : str
+            A folder or file.
+        keep : callable, optional
+            Asked for every name below `path`, of files and folders; a folder that is not kept is
+            not entered.
+        """
+
+    def info(self, path: str) -> FileInfo:
+        """Return the file's info; a folder raises ``IsADirectoryError``."""
+
+    def is_folder(self, path: str) -> bool:
+        """Return whether there is a folder at `path`."""
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or folder at `path`."""
+
+    def open_read(self, path: str, version: str | None = None) -> BinaryIO:
+        """Open a file to read and seek in.
+
+        Raises
+        ------
+        DatasetChangedError
+            The file is no longer the one that had `version`.
+        """
+
+    def read_bytes(self, path: str, limit: int) -> bytes:
+        """Return a file's bytes; more than `limit` of them raise `LimitExceededError`."""
+
+    def local_path(self, path: str) -> str | None:
+        """Return a path that the operating system knows, or None for a remote store."""
+
+    def glob(self, pattern: str) -> list[str]:
+        """Return the paths that fit a pattern with ``*``, ``?``, ``[...]`` and ``**``, sorted."""
+
+    def tree(self, path: str, skip: str | None = None) -> Tree:
+        """Return everything below a folder, except its entry named `skip`."""
+
+    def age_seconds(self, path: str) -> float:
+        """Return how long ago the file or folder was changed last."""
+
+    def make_folder(self, path: str) -> None:
+        """Make one folder; its parent must be there, it must not."""
+
+    def make_folders(self, path: str) -> list[str]:
+        """Make a folder and its parents where missing; return those made, outermost first."""
+
+    def create_sink(self, path: str) -> Sink:
+        """Return a sink for a new file in a folder that is there."""
+
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:
+        """Create a durable file with this content at once; return False if there is one already.
+
+        Parameters
+        ----------
+        path : str
+            The new file, in a folder that is there.
+        data : bytes
+            Its content.
+        scratch : str
+            A folder in which an interrupted call may leave an unfinished file; it must be there.
+        """
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file within the store, replacing a file at `target` atomically."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file or link; a missing one is fine."""
+
+    def remove_folder(self, path: str) -> bool:
+        """Remove a folder if it is empty; return whether it is gone."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder with everything in it, never following links; a missing one is fine."""
+
+    def sync_folders(self, paths: Iterable[str]) -> None:
+        """Make creations, renames and removals in these folders durable."""
+
+
+def check_version(path: str, expected: str, found: str) -> None:
+    """Raise `DatasetChangedError` unless a file is the one that was listed."""
+    if found != expected:
+        raise DatasetChangedError(
+            "the file was replaced since it was listed; read the data set again", path=path
+        )
+
+
+def limited(data: bytes, limit: int, path: str) -> bytes:
+    """Return `data`, or raise `LimitExceededError` if it is longer than `limit`."""
+    if len(data) > limit:
+        raise LimitExceededError(f"the file is longer than {limit} bytes", path=path)
+    return data
