@@ -1,8 +1,8 @@
 //! A growing run of bytes that is fast for short values.
 //!
-//! Appending a few bytes to a `Vec` is a call; storing a constant number of bytes into a slice is an instruction. So the
-//! bytes behind the end are kept zeroed for some way, short values are stored with whatever stands behind them, and only
-//! the end moves on.
+//! Appending a few bytes to a `Vec` is a call; storing a constant number of bytes into a slice is
+//! an instruction. So the bytes behind the end are kept zeroed for some way, short values are
+//! stored with whatever stands behind them, and only the end moves on.
 
 /// How far to zero ahead: little enough to stay in the first cache.
 const AHEAD: usize = 16 * 1024;

@@ -1,8 +1,9 @@
 //! Frames to record batches.
 //!
-//! The fast walk goes over some records and notes where the values of each column stand (`Block`); then each column takes
-//! its values in, one column after the other, so that nothing is decided anew for each value. When the walk gives up on a
-//! record, or a value does not fit, the readable decoder says what the record means or why it is bad.
+//! The fast walk goes over some records and notes where the values of each column stand (`Block`);
+//! then each column takes its values in, one column after the other, so that nothing is decided
+//! anew for each value. When the walk gives up on a record, or a value does not fit, the readable
+//! decoder says what the record means or why it is bad.
 
 use std::ops::Range;
 
@@ -11,11 +12,14 @@ use arrow_buffer::Buffer;
 use arrow_schema::{DataType, SchemaRef};
 use hashbrown::HashMap;
 
-use crate::columns::{Column, Input};
+use crate::block::{Block, Places};
+use crate::canonical::Span;
+use crate::columns::Column;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
+use crate::leaf::Input;
 use crate::message::{Message, Values};
-use crate::walk::{Action, Kind, Sink, Span, Walker, one_bytes};
+use crate::walk::{Action, Walker};
 
 /// What a payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,174 +51,6 @@ pub struct Decoder {
     places: Places,
     flushed: Places,
     payload_bytes: usize,
-}
-
-/// Where the rows of a batch stand in their file.
-#[derive(Debug, Default)]
-struct Places {
-    offsets: Vec<u64>,
-    /// Row and record index wherever records begin to be counted anew.
-    runs: Vec<(usize, u64)>,
-    next_record: Option<u64>,
-}
-
-impl Places {
-    #[inline(always)]
-    fn push(&mut self, offset: u64, record: u64) {
-        if self.next_record != Some(record) {
-            self.runs.push((self.offsets.len(), record));
-        }
-        self.next_record = Some(record + 1);
-        self.offsets.push(offset);
-    }
-
-    fn truncate(&mut self, rows: usize) {
-        self.offsets.truncate(rows);
-        self.runs.retain(|(first, _)| *first < rows);
-        self.next_record = None;
-    }
-
-    fn get(&self, row: usize) -> Option<(u64, u64)> {
-        let offset = *self.offsets.get(row)?;
-        let (first, record) = *self.runs.iter().rfind(|(first, _)| *first <= row)?;
-        Some((offset, record + (row - first) as u64))
-    }
-}
-
-/// Where the values of some records stand: a cell for each record and column.
-#[derive(Debug)]
-struct Block {
-    /// Column by column, `max_rows` each: where a value begins, counted from `base`, and how long it is.
-    cells: Vec<u64>,
-    base: usize,
-    max_rows: usize,
-    /// What the walk needs to know of each column: the kind it takes, and whether it takes one value.
-    expected: Vec<(Option<Kind>, bool)>,
-    /// The payload of each record.
-    payloads: Vec<Span>,
-}
-
-/// The record does not have the feature.
-const ABSENT: u64 = u64::MAX;
-/// The record has the feature, without a kind.
-const KINDLESS: u64 = u64::MAX - 1;
-/// Cells of one block: they should stay in the first cache.
-const BLOCK_CELLS: usize = 4096;
-const BLOCK_ROWS: usize = 128;
-
-impl Block {
-    fn new(columns: &[Column]) -> Self {
-        let max_rows = (BLOCK_CELLS / columns.len().max(1)).clamp(1, BLOCK_ROWS);
-        Self {
-            cells: vec![ABSENT; max_rows * columns.len()],
-            base: 0,
-            max_rows,
-            expected: columns.iter().map(|column| (column.kind(), column.is_bare())).collect(),
-            payloads: Vec::new(),
-        }
-    }
-
-    fn clear(&mut self) {
-        self.cells.fill(ABSENT);
-        self.payloads.clear();
-    }
-
-    fn is_full(&self) -> bool {
-        self.payloads.len() >= self.max_rows
-    }
-
-    fn begin_row(&mut self, payload: Span) {
-        if self.payloads.is_empty() {
-            self.base = payload.at;
-        }
-    }
-
-    fn end_row(&mut self, payload: Span) {
-        self.payloads.push(payload);
-    }
-
-    /// Forget what was noted of a row that has not ended.
-    fn drop_row(&mut self) {
-        self.cells.iter_mut().skip(self.payloads.len()).step_by(self.max_rows).for_each(|cell| *cell = ABSENT);
-    }
-
-    #[inline(always)]
-    fn set(&mut self, column: usize, cell: u64) -> bool {
-        match self.cells.get_mut(column * self.max_rows + self.payloads.len()) {
-            Some(held) if *held == ABSENT => {
-                *held = cell;
-                true
-            }
-            // The record has the name twice.
-            _ => false,
-        }
-    }
-
-    #[inline(always)]
-    fn set_span(&mut self, column: usize, span: Span) -> bool {
-        let (at, length) = (span.at - self.base, span.end - span.at);
-        self.set(column, (at as u64) << 32 | length as u64)
-    }
-
-    /// The cells of a column in some of the rows.
-    fn column(&self, column: usize, rows: Range<usize>) -> Cells<'_> {
-        let first = column * self.max_rows;
-        let cells = &self.cells[first + rows.start..first + rows.end];
-        Cells { cells, base: self.base }
-    }
-}
-
-/// What the walk found of one column: a span a row, or nothing.
-#[derive(Clone, Copy)]
-pub struct Cells<'a> {
-    cells: &'a [u64],
-    base: usize,
-}
-
-impl Cells<'_> {
-    pub fn len(self) -> usize {
-        self.cells.len()
-    }
-
-    #[inline(always)]
-    pub fn iter(self) -> impl Iterator<Item = Option<Span>> {
-        self.cells.iter().map(move |cell| {
-            (*cell < KINDLESS).then(|| {
-                let at = self.base + (*cell >> 32) as usize;
-                Span { at, end: at + (*cell as u32) as usize }
-            })
-        })
-    }
-
-    pub fn is_valid(self) -> impl Iterator<Item = bool> {
-        self.cells.iter().map(|cell| *cell < KINDLESS)
-    }
-}
-
-impl Sink for Block {
-    #[inline(always)]
-    fn short(&mut self, column: usize, _: Kind, _: &[u8], value: Span) -> bool {
-        self.set_span(column, value)
-    }
-
-    #[inline(always)]
-    fn list(&mut self, column: usize, kind: Kind, data: &[u8], list: Span) -> bool {
-        match self.expected[column] {
-            (Some(Kind::Bytes), true) if kind == Kind::Bytes => {
-                one_bytes(data, list).is_some_and(|value| self.set_span(column, value))
-            }
-            (Some(expected), _) if kind == expected => self.set_span(column, list),
-            _ => false,
-        }
-    }
-
-    fn kindless(&mut self, column: usize) -> bool {
-        self.set(column, KINDLESS)
-    }
-
-    fn feature_list(&mut self, column: usize, _: &[u8], steps: Span) -> bool {
-        self.set_span(column, steps)
-    }
 }
 
 impl Decoder {
@@ -258,10 +94,11 @@ impl Decoder {
 
     /// How many rows are buffered.
     pub fn rows(&self) -> usize {
-        self.places.offsets.len()
+        self.places.rows()
     }
 
-    /// Decode whole frames of `buffer[start..]` until they end or the batch is full; return the bytes consumed.
+    /// Decode whole frames of `buffer[start..]` until they end or the batch is full; return the
+    /// bytes consumed.
     pub fn decode(&mut self, buffer: &Buffer, start: usize) -> Result<usize> {
         let input = Input { bytes: buffer.as_slice(), buffer };
         let mut pos = start;
@@ -373,8 +210,7 @@ impl Decoder {
 
     fn push_message(&mut self, input: Input<'_>, payload: Span, place: Place) -> Result<()> {
         let bytes = &input.bytes[payload.at..payload.end];
-        let message =
-            parse(bytes, self.record_type, self.bounds.max_features, place)?;
+        let message = parse(bytes, self.record_type, self.bounds.max_features, place)?;
         refuse_feature_lists(bytes, self.record_type, place)?;
         // Of duplicate keys the last counts.
         let context: HashMap<&[u8], &Values<'_>> =
@@ -386,12 +222,16 @@ impl Decoder {
             let fits = match (column.is_feature_list(), context.get(&*name), lists.get(&*name)) {
                 (false, Some(values), _) => column.push_feature(values, input),
                 (true, _, Some(steps)) => column.push_feature_list(steps, input),
-                (false, None, Some(_)) => Err("the name stands in the record's feature lists, the \
+                (false, None, Some(_)) => {
+                    Err("the name stands in the record's feature lists, the \
                     schema asks for a feature; ask for a list of lists"
-                    .to_owned()),
-                (true, Some(_), None) => Err("the name stands in the record's features (context), \
+                        .to_owned())
+                }
+                (true, Some(_), None) => {
+                    Err("the name stands in the record's features (context), \
                     the schema asks for a feature list; ask for a value or a list"
-                    .to_owned()),
+                        .to_owned())
+                }
                 (_, None, None) => {
                     column.push_null();
                     Ok(())
@@ -427,7 +267,7 @@ impl Decoder {
                 &self.columns[index].name,
             ));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(self.flushed.offsets.len()));
+        let options = RecordBatchOptions::new().with_row_count(Some(self.flushed.rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|error| {
             Fault::boxed(FaultKind::Mismatch, error.to_string(), self.cursor.place())
         })

@@ -1,7 +1,7 @@
 //! Record frames: u64 LE length, masked CRC of these 8 bytes, payload, masked CRC of the payload.
 //!
-//! Source: TensorFlow's `core/lib/io/record_writer.h`. No I/O, no allocation; lengths are believed only after their CRC,
-//! and even then never lead to an allocation.
+//! Source: TensorFlow's `core/lib/io/record_writer.h`. No I/O, no allocation; lengths are believed
+//! only after their CRC, and even then never lead to an allocation.
 
 use crate::error::{Fault, FaultKind, Place, Result};
 
@@ -117,7 +117,8 @@ impl Cursor {
     }
 }
 
-/// Hop over the whole frames of `data[start..]` and return the bytes they take and their payload lengths.
+/// Hop over the whole frames of `data[start..]` and return the bytes they take and their payload
+/// lengths.
 pub fn frames(
     data: &[u8],
     start: usize,

@@ -1,17 +1,18 @@
 //! What is seen in records, for `tfrecord_io.infer`.
 //!
-//! Every payload is held to protobuf's rules. The fast walk confirms that a record shows nothing new; a record that does,
-//! or that is out of the ordinary, goes through the readable decoder, which takes the new things in.
+//! Every payload is held to protobuf's rules. The fast walk confirms that a record shows nothing
+//! new; a record that does, or that is out of the ordinary, goes through the readable decoder,
+//! which takes the new things in.
 
 use arrow_buffer::Buffer;
 use hashbrown::HashMap;
 
-use crate::columns::{for_each_varint, one_varint};
+use crate::canonical::{Kind, Span, for_each_bytes, for_each_step, for_each_varint, one_varint};
 use crate::decode::{RecordType, parse};
 use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::message::Values;
-use crate::walk::{Action, Kind, Sink, Span, Walker, for_each_bytes, for_each_step};
+use crate::walk::{Action, Sink, Walker};
 
 /// Where something was seen first: offset and record.
 pub type Sighting = (u64, u64);
@@ -62,7 +63,7 @@ impl Feature {
             }),
             Kind::Float => {
                 count = (list.end - list.at) / 4;
-                (list.end - list.at) % 4 == 0
+                (list.end - list.at).is_multiple_of(4)
             }
             Kind::Int64 => for_each_varint(data, list, |_| {
                 count += 1;
@@ -202,7 +203,8 @@ impl Observer {
         let message = parse(payload, self.record_type, self.max_features, place)?;
         crate::decode::refuse_feature_lists(payload, self.record_type, place)?;
         let sighting = (self.cursor.offset, self.cursor.record);
-        let context = message.context.iter().map(|(key, values)| (false, *key, std::slice::from_ref(values)));
+        let context =
+            message.context.iter().map(|(key, values)| (false, *key, std::slice::from_ref(values)));
         let lists = message.feature_lists.iter().map(|(key, steps)| (true, *key, steps.as_slice()));
         // Of duplicate keys the last counts, at the place of the first.
         let mut entries: Vec<(bool, &[u8], &[Values<'_>])> = Vec::new();

@@ -1,8 +1,9 @@
-//! The readable decoder of Example and SequenceExample: every form that protobuf allows, entry by entry.
+//! The readable decoder of Example and SequenceExample: every form that protobuf allows, entry by
+//! entry.
 //!
-//! Everything that is out of the ordinary ends here: the fast walk in `walk.rs` gives up on a record that does not look
-//! like one that any writer makes, and this module then says what it means, or that it is malformed. It is the
-//! definition that the fast walk must agree with.
+//! Everything that is out of the ordinary ends here: the fast walk in `walk.rs` gives up on a
+//! record that does not look like one that any writer makes, and this module then says what it
+//! means, or that it is malformed. It is the definition that the fast walk must agree with.
 
 use crate::wire::{FIXED32, LEN, Malformed, Reader, Result, Tag, VARINT};
 
@@ -81,7 +82,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Call `known` for each field of a message; it returns whether it took the value. Others are skipped.
+/// Call `known` for each field of a message; it returns whether it took the value. Others are
+/// skipped.
 fn fields<'a>(
     bytes: &'a [u8],
     depth: u32,

@@ -1,4 +1,5 @@
-//! The Python module `tfrecord_io._native`: buffers in, Arrow out, the GIL released. Its documentation stands in `_native.pyi`.
+//! The Python module `tfrecord_io._native`: buffers in, Arrow out, the GIL released. Its
+//! documentation stands in `_native.pyi`.
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::canonical::Kind;
 use crate::decode::{self, Bounds, RecordType};
 use crate::error::{Fault, FaultKind, Place};
 use crate::framing::{self, Cursor};
-use crate::walk::Kind;
 use crate::{encode, infer};
 
 /// The exception that a fault becomes.
@@ -239,9 +240,8 @@ fn encode_batch(
     record_type: &str,
 ) -> PyResult<(PyArrowType<ArrayData>, PyArrowType<ArrayData>)> {
     let record_type = record_type_of(record_type)?;
-    let encoded = py
-        .detach(|| encode::encode(&batch.0, record_type))
-        .map_err(|fault| raised(py, &fault))?;
+    let encoded =
+        py.detach(|| encode::encode(&batch.0, record_type)).map_err(|fault| raised(py, &fault))?;
     let data = UInt8Array::new(encoded.data.into(), None).into_data();
     Ok((PyArrowType(data), unsigned(encoded.offsets)))
 }

@@ -1,8 +1,10 @@
-//! Protobuf's wire format, by the rules of its upb implementation: what upb rejects is malformed here.
+//! Protobuf's wire format, by the rules of its upb implementation: what upb rejects is malformed
+//! here.
 //!
 //! Source: `upb/wire/reader.h` and `upb/wire/decode.c`.
 
-/// The bytes are not valid protobuf. Where and why is for the caller to say: protobuf itself says no more.
+/// The bytes are not valid protobuf. Where and why is for the caller to say: protobuf itself says
+/// no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -89,7 +91,8 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Skip the value of an unknown field inside a message at nesting depth `depth` (0 is the outermost).
+    /// Skip the value of an unknown field inside a message at nesting depth `depth` (0 is the
+    /// outermost).
     pub fn skip(&mut self, tag: Tag, depth: u32) -> Result<()> {
         match tag.wire_type {
             VARINT => self.varint().map(drop),
@@ -115,7 +118,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The value of the varint whose bytes are the low ones of `word`, of which the continuation bits are still set or not.
+/// The value of the varint whose bytes are the low ones of `word`, of which the continuation bits
+/// are still set or not.
 #[inline]
 pub fn squeeze(word: u64) -> u64 {
     let x = word & 0x7f7f_7f7f_7f7f_7f7f;

@@ -1,0 +1,109 @@
+//! Writing protobuf's wire format into a place of known size.
+
+use crate::bytes::SHORT;
+use crate::template::Template;
+use crate::wire::spread;
+
+#[inline(always)]
+pub fn varint_len(value: u64) -> usize {
+    // 7 bits a byte; one byte for 0.
+    ((64 - (value | 1).leading_zeros() as usize) * 9 + 64) / 64
+}
+
+/// The size of a length-delimited field: tag, length, content.
+#[inline(always)]
+pub fn delimited_len(content: usize) -> usize {
+    1 + varint_len(content as u64) + content
+}
+
+/// Writes into a record from front to back; what stands behind the pen is still to be written.
+pub struct Pen<'a> {
+    pub out: &'a mut [u8],
+    pub pos: usize,
+    /// The end of the record. A short value may be stored with whatever stands behind it, up to
+    /// here.
+    pub end: usize,
+}
+
+impl Pen<'_> {
+    /// Write the first `count` bytes of `chunk`.
+    #[inline(always)]
+    pub fn chunk<const N: usize>(&mut self, chunk: &[u8; N], count: usize) {
+        if self.pos + N <= self.end {
+            // A copy of constant size is an instruction, one of variable size a call.
+            self.out[self.pos..][..N].copy_from_slice(chunk);
+        } else {
+            self.out[self.pos..][..count].copy_from_slice(&chunk[..count]);
+        }
+        self.pos += count;
+    }
+
+    #[inline(always)]
+    pub fn slice(&mut self, source: &[u8], from: usize, to: usize) {
+        let count = to - from;
+        if count <= SHORT
+            && let Some(chunk) = source[from..].first_chunk::<SHORT>()
+        {
+            self.chunk(chunk, count);
+        } else {
+            self.out[self.pos..][..count].copy_from_slice(&source[from..to]);
+            self.pos += count;
+        }
+    }
+
+    /// Up to eight bytes are stored at once.
+    #[inline(always)]
+    pub fn varint(&mut self, mut value: u64) {
+        if value < 1 << 56 {
+            let count = varint_len(value);
+            // All bytes but the last continue.
+            let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
+            return self.chunk(&(spread(value) | continues).to_le_bytes(), count);
+        }
+        while value >= 0x80 {
+            self.chunk(&[value as u8 | 0x80], 1);
+            value >>= 7;
+        }
+        self.chunk(&[value as u8], 1);
+    }
+
+    /// Write what stands before a value of `length` bytes; false if it is too long for the
+    /// template.
+    #[inline(always)]
+    pub fn template(&mut self, template: &Template, length: usize) -> bool {
+        let Some((low, high)) = template.header(length) else { return false };
+        let count = template.header_len();
+        self.chunk(&low, count.min(16));
+        if count > 16 {
+            self.chunk(&high, count - 16);
+        }
+        true
+    }
+
+    #[inline(always)]
+    pub fn tag(&mut self, tag: u8, length: usize) {
+        if length < 0x80 {
+            self.chunk(&[tag, length as u8], 2);
+        } else {
+            self.chunk(&[tag], 1);
+            self.varint(length as u64);
+        }
+    }
+}
+
+/// Append the varints of some ints; returns how many bytes they take.
+#[inline(always)]
+pub fn pack(ints: &[i64], packed: &mut Vec<u8>) -> usize {
+    let start = packed.len();
+    let end = start + ints.len() * MAX_VARINT;
+    packed.resize(end, 0);
+    let mut pen = Pen { out: packed, pos: start, end };
+    for int in ints {
+        pen.varint(*int as u64);
+    }
+    let end = pen.pos;
+    packed.truncate(end);
+    end - start
+}
+
+const MAX_VARINT: usize = 10;
