@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,6 +162,18 @@ class TestLocal(StorageContract):
         storage.remove_tree(str(root))
         assert (outside / "f").exists()
         assert not root.exists()
+
+    def test_folders_that_go_while_they_are_listed(self, tmp_path: Path) -> None:
+        for name in ("a", "b"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "f").write_bytes(b"1")
+
+        def keep(name: str) -> bool:
+            shutil.rmtree(tmp_path / "a", ignore_errors=True)
+            return True
+
+        found = LocalStorage().list_files(str(tmp_path), keep)
+        assert [info.path for info in found] == [f"{tmp_path}/b/f"]
 
     def test_large_sinks_spill(self, tmp_path: Path) -> None:
         path = tmp_path / "f"

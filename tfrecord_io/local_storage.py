@@ -45,10 +45,11 @@ class LocalStorage:
         found: list[FileInfo] = []
         pending = [path]
         while pending:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    if keep is not None and not keep(entry.name):
-                        continue
+            for entry in _scan(pending.pop()):
+                if keep is not None and not keep(entry.name):
+                    continue
+                # What goes while we look is not there; readers notice commits by their own means.
+                with contextlib.suppress(FileNotFoundError):
                     if entry.is_dir(follow_symlinks=False):
                         pending.append(entry.path)
                     elif entry.is_file():
@@ -91,17 +92,18 @@ class LocalStorage:
         files: list[str] = []
         folders: list[str] = []
         pending = [""]
+        if not self.is_folder(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         while pending:
             prefix = pending.pop()
-            with os.scandir(f"{path}/{prefix}") as entries:
-                for entry in entries:
-                    if not prefix and entry.name == skip:
-                        continue
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(prefix + entry.name)
-                        pending.append(f"{prefix}{entry.name}/")
-                    else:
-                        files.append(prefix + entry.name)
+            for entry in _scan(f"{path}/{prefix}"):
+                if not prefix and entry.name == skip:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(prefix + entry.name)
+                    pending.append(f"{prefix}{entry.name}/")
+                else:
+                    files.append(prefix + entry.name)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
@@ -209,6 +211,15 @@ class _LocalSink:
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
+
+
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    """Return a folder's entries; none if it went meanwhile."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
 
 
 def _removed_tree(path: str) -> bool:
