@@ -28,8 +28,9 @@ def get_codec(name: CodecName = "auto") -> Codec:
     Parameters
     ----------
     name : {"auto", "native", "reference"}
-        "auto" follows the environment variable ``TFRECORD_IO_CODEC`` and else takes the native kernel if it was built.
-        Where it was not, the reference codec serves and the first use warns.
+        "auto" follows the environment variable ``TFRECORD_IO_CODEC`` and else takes the native
+        kernel if it was built. Where it was not, the reference codec serves and the first use
+        warns.
 
     Raises
     ------
@@ -68,8 +69,8 @@ def _warn_once() -> None:
     if not _warned:
         _warned = True
         warnings.warn(
-            "the native kernel is not built, so the reference codec is in use: reading and writing are about a "
-            f"hundred times slower; to get the kernel, {_HOW_TO}",
+            "the native kernel is not built, so the reference codec is in use: reading and writing "
+            f"are about a hundred times slower; to get the kernel, {_HOW_TO}",
             ReferenceCodecWarning,
             stacklevel=4,
         )
