@@ -30,6 +30,9 @@ from tfrecord_io.errors import CompressionError
 
 _STEP_BYTES = 1024 * 1024
 
+# What a library is given at once: where it finds damage it keeps back all that it made of it.
+_FEED_BYTES = 16 * 1024
+
 # An LZ4 frame header (version 1, independent blocks of at most 4 MiB, no checksums, no sizes) for
 # wrapping raw blocks.
 _LZ4_FRAME_HEAD = bytes.fromhex("04224d18607073")
@@ -170,18 +173,31 @@ class _Members:
         self._member: _Member | None = None
         self._data: memoryview | bytes = b""
         self._count = 0
+        self._error: CompressionError | None = None
 
     def read(self, size: int, /) -> bytes:
-        while self._member is not None or self._begin():
-            if out := self._step(size):
-                return out
-        return b""
+        if self._error is not None:
+            raise self._error
+        gathered: list[bytes] = []
+        left = size
+        try:
+            while left and (self._member is not None or self._begin()):
+                out = self._step(left)
+                if out:
+                    gathered.append(out)
+                    left -= len(out)
+        except CompressionError as error:
+            # What is sound comes first.
+            self._error = error
+            if not gathered:
+                raise
+        return gathered[0] if len(gathered) == 1 else b"".join(gathered)
 
     def _begin(self) -> bool:
         """Start the next member, if there is one."""
-        data = bytes(self._data) or bytes(self._taking.some())
+        data = bytes(self._data) or bytes(self._taking.some(_FEED_BYTES))
         while self._padded and self._count and data and not (data := data.lstrip(b"\0")):
-            data = bytes(self._taking.some())
+            data = bytes(self._taking.some(_FEED_BYTES))
         self._data = data
         if data:
             self._member = self._make()
@@ -204,7 +220,7 @@ class _Members:
         else:
             self._data = member.unconsumed_tail
             if not out and not self._data:
-                self._data = self._taking.some()
+                self._data = self._taking.some(_FEED_BYTES)
                 if not self._data:
                     raise self._taking.truncated()
         return out
