@@ -1,0 +1,176 @@
+import datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from tests.support.frames import examples
+from tfrecord_io.engines.local import read_table
+from tfrecord_io.errors import OptionError
+from tfrecord_io.filters import columns_of, expression, parse, possible_rows
+from tfrecord_io.read import plan_scan
+
+field = pc.field
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.int8())])
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    for year in (2024, 2025, None):
+        for place in ("x", "y"):
+            name = "__HIVE_DEFAULT_PARTITION__" if year is None else year
+            folder = tmp_path / f"year={name}" / f"place={place}"
+            folder.mkdir(parents=True)
+            rows = [{"n": n, "name": f"{year}{place}{n}"} for n in range(3)]
+            (folder / "part-00000-000.tfrecord").write_bytes(examples(*rows))
+    return tmp_path
+
+
+def names(table):
+    return table["name"].to_pylist()
+
+
+class TestParse:
+    def test_forms(self):
+        term = ("a", "=", 1)
+        assert parse(None) is None
+        assert parse([]) is None
+        assert parse([term]) == [[term]]
+        assert parse([[term], [term, term]]) == [[term], [term, term]]
+        assert parse(field("a") == 1).equals(field("a") == 1)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            "a = 1",
+            7,
+            {"a": 1},
+            [1],
+            [[]],
+            [("a", "=")],
+            [(1, "=", 1)],
+            [("a", "~", 1)],
+            [("a", "in", 1)],
+            [("a", "=", [1])],
+            [[("a", "=", 1)], ("a", "=", 1)],
+        ],
+    )
+    def test_wrong_forms(self, wrong):
+        with pytest.raises(OptionError, match="filters"):
+            parse(wrong)
+
+    @pytest.mark.parametrize(
+        ("op", "value", "kept"),
+        [
+            ("=", 2, [2]),
+            ("==", 2, [2]),
+            ("!=", 2, [1, 3]),
+            ("<", 2, [1]),
+            ("<=", 2, [1, 2]),
+            (">", 2, [3]),
+            (">=", 2, [2, 3]),
+            ("in", {1, 3}, [1, 3]),
+            ("not in", (1, 3), [2]),
+        ],
+    )
+    def test_operators(self, op, value, kept):
+        table = pa.table({"a": [1, 2, 3]})
+        assert table.filter(expression(parse([("a", op, value)])))["a"].to_pylist() == kept
+
+
+class TestColumnsOf:
+    @pytest.mark.parametrize(
+        ("wanted", "expected"),
+        [
+            (field("a") == 1, ["a"]),
+            ((field("d") > 1) & (field("b") == "x"), ["b", "d"]),
+            (field("a").isin([1]) | field("c").is_null() | (field("a") < field("d")), "acd"),
+            (pc.scalar(True), []),
+        ],
+    )
+    def test_names(self, wanted, expected):
+        assert columns_of(wanted, SCHEMA) == list(expected)
+
+    def test_unknown_and_unfitting(self):
+        with pytest.raises(OptionError, match="do not fit"):
+            columns_of(field("z") == 1, SCHEMA)
+        with pytest.raises(OptionError, match="do not fit"):
+            columns_of(field("b") == 1.5, SCHEMA)
+
+
+class TestPossibleRows:
+    @pytest.mark.parametrize(
+        ("wanted", "rows"),
+        [
+            ((field("p") == 1) & (field("a") > 0), [0]),
+            ((field("p") == 1) | (field("a") > 0), [0, 1, 2]),
+            (field("p").isin([1, 2]) & (field("a") > 0), [0, 1]),
+            (field("p").is_null() & (field("a") > 0), [2]),
+            ((field("p") > 1) & (field("a") > 0), [1]),
+        ],
+    )
+    def test_mixed(self, wanted, rows):
+        table = pa.table({"p": [1, 2, None]})
+        schema = pa.schema([("a", pa.int64()), ("p", pa.int64())])
+        assert possible_rows(table, wanted, schema) == rows
+
+    def test_nan_excludes_nothing(self):
+        table = pa.table({"p": [float("nan"), 1.0]})
+        schema = pa.schema([("a", pa.int64()), ("p", pa.float64())])
+        assert possible_rows(table, (field("p") > 3) & (field("a") > 0), schema) == [0]
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("filters", "files", "expected"),
+        [
+            ([("year", "=", 2024), ("place", "=", "x")], 1, ["2024x0", "2024x1", "2024x2"]),
+            ([("year", "=", 2024), ("n", "=", 0)], 2, ["2024x0", "2024y0"]),
+            (
+                [[("year", "=", 2024), ("n", "=", 0)], [("place", "=", "y"), ("n", ">", 1)]],
+                4,
+                ["2024x0", "2024y0", "2024y2", "2025y2", "Noney2"],
+            ),
+            (field("year").is_null() & (field("n") == 1), 2, ["Nonex1", "Noney1"]),
+            ((field("place") == "x") & (field("year") > 2024), 1, ["2025x0", "2025x1", "2025x2"]),
+            ([("n", "in", [2]), ("place", "!=", "x")], 3, ["2024y2", "2025y2", "Noney2"]),
+        ],
+    )
+    def test_rows_and_files(self, dataset, filters, files, expected):
+        assert sorted(names(read_table(dataset, filters=filters))) == sorted(expected)
+        assert len(plan_scan(dataset, filters=filters).tasks) == files
+
+    def test_columns_of_the_filter_are_not_returned(self, dataset, codec):
+        table = read_table(dataset, columns=["name"], filters=[("n", "=", 1)], codec=codec)
+        assert table.column_names == ["name"]
+        assert table.num_rows == 6
+        none = read_table(dataset, columns=[], filters=[("n", "=", 1)], codec=codec)
+        assert (none.num_rows, none.num_columns) == (6, 0)
+
+    def test_files_that_are_excluded_are_not_opened(self, dataset):
+        for file in dataset.glob("year=2025/**/*.tfrecord"):
+            file.write_bytes(b"no TFRecord at all")
+        wanted = [("year", "=", 2024), ("n", ">=", 0)]
+        assert read_table(dataset, filters=wanted).num_rows == 6
+        assert read_table(dataset, filters=field("year") == 2024).num_rows == 6
+
+    def test_nothing_left_has_all_columns(self, dataset):
+        table = read_table(dataset, filters=[("year", "=", 1999), ("n", "=", 1)])
+        assert table.num_rows == 0
+        assert table.column_names == ["n", "name", "year", "place"]
+
+    def test_path_column_in_a_filter(self, dataset):
+        path = str(dataset / "year=2024" / "place=x" / "part-00000-000.tfrecord")
+        table = read_table(dataset, path_column="file", filters=[("file", "=", path)])
+        assert names(table) == ["2024x0", "2024x1", "2024x2"]
+
+    def test_unknown_column(self, dataset):
+        with pytest.raises(OptionError, match="do not fit"):
+            read_table(dataset, filters=[("nothing", "=", 1)])
+
+    def test_dates(self, tmp_path):
+        for day in ("2026-01-01", "2026-01-02"):
+            (tmp_path / f"day={day}").mkdir()
+            (tmp_path / f"day={day}" / "a.tfrecord").write_bytes(examples({"n": 1}))
+        filters = [("day", ">", datetime.date(2026, 1, 1))]
+        assert len(plan_scan(tmp_path, filters=filters).tasks) == 1

@@ -1,0 +1,259 @@
+import threading
+import time
+import warnings
+
+import pyarrow as pa
+import pytest
+
+from tests.support.frames import example, examples, frame, records
+from tfrecord_io import parallel
+from tfrecord_io import scan as scan_module
+from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
+from tfrecord_io.errors import (
+    ChecksumError,
+    CorruptDataWarning,
+    OptionError,
+    SchemaMismatchError,
+    TFRecordError,
+)
+from tfrecord_io.read import plan_scan
+
+SPLIT = 2_000
+
+
+@pytest.fixture
+def small_splits(monkeypatch):
+    """Split small files, so that tests are quick."""
+    monkeypatch.setattr(scan_module, "SPLIT_BYTES", SPLIT)
+
+
+def rows(count, start=0):
+    return [{"n": n, "s": "x" * (n % 97)} for n in range(start, start + count)]
+
+
+def live():
+    return [t for t in threading.enumerate() if t.name.startswith("tfrecord-io-")]
+
+
+class TestSplits:
+    @pytest.mark.parametrize("threads", [1, 2, 5])
+    @pytest.mark.parametrize("memory_map", [True, False])
+    def test_same_batches_for_any_number_of_threads(
+        self, tmp_path, small_splits, threads, memory_map, codec
+    ):
+        path = tmp_path / "a"
+        path.write_bytes(examples(*rows(200)))
+        plan = plan_scan(path, codec=codec, memory_map=memory_map)
+        batches = list(read_plan(plan, threads=threads))
+        assert len(batches) > 5
+        assert batches == list(read_plan(plan, threads=1))
+        assert pa.Table.from_batches(batches).to_pylist() == rows(200)
+        assert count_rows(path, threads=threads, memory_map=memory_map, codec=codec) == 200
+
+    @pytest.mark.parametrize("threads", [1, 2, 5])
+    def test_payloads_that_hold_frames(self, tmp_path, small_splits, threads, codec):
+        inner = records(*(example(n=k, s="inner") for k in range(200)))
+        payloads = [example(n=k, s="outer") for k in range(50)]
+        payloads[20] = example(b=inner, n=20)
+        payloads[40] = example(b=inner * 2, n=40)
+        path = tmp_path / "a"
+        path.write_bytes(records(*payloads))
+        schema = pa.schema([("n", pa.int64())])
+        table = read_table(path, schema=schema, threads=threads, codec=codec)
+        assert table["n"].to_pylist() == list(range(50))
+        assert count_rows(path, threads=threads, codec=codec) == 50
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_a_record_over_many_splits(self, tmp_path, small_splits, threads, codec):
+        path = tmp_path / "a"
+        large = {"n": 2, "s": "y" * 20_000}
+        path.write_bytes(examples({"n": 1, "s": "x"}, large, {"n": 3, "s": "z"}))
+        assert read_table(path, threads=threads, codec=codec)["n"].to_pylist() == [1, 2, 3]
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    @pytest.mark.parametrize("bad", [0, 57, 199])
+    def test_errors_name_the_record_of_the_file(self, tmp_path, small_splits, threads, bad, codec):
+        frames = [frame(example(**row)) for row in rows(200)]
+        offset = sum(map(len, frames[:bad]))
+        damaged = bytearray(b"".join(frames))
+        damaged[offset + len(frames[bad]) - 1] ^= 1
+        path = tmp_path / "a"
+        path.write_bytes(damaged)
+        schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+        with pytest.raises(ChecksumError) as caught:
+            read_table(path, schema=schema, threads=threads, codec=codec)
+        assert (caught.value.offset, caught.value.record) == (offset, bad)
+        with pytest.warns(CorruptDataWarning, match=f": {offset} to ") as warned:
+            table = read_table(
+                path, schema=schema, threads=threads, codec=codec, on_corrupt="skip_record"
+            )
+        assert table["n"].to_pylist() == [n for n in range(200) if n != bad]
+        assert len(warned) == 1
+
+    def test_inference_names_the_record_of_the_file(self, tmp_path, small_splits, codec):
+        path = tmp_path / "a"
+        path.write_bytes(examples(*rows(150), {"n": "text"}))
+        with pytest.raises(TFRecordError, match="record 150"):
+            infer_schema(path, threads=2, codec=codec)
+
+    def test_many_damaged_places(self, tmp_path, small_splits):
+        frames = [frame(example(**row)) for row in rows(300)]
+        sound = [n for n in range(300) if n % 7]
+        for n in set(range(300)) - set(sound):
+            damaged = bytearray(frames[n])
+            damaged[n % len(damaged)] ^= 0x10
+            frames[n] = bytes(damaged)
+        path = tmp_path / "a"
+        path.write_bytes(b"".join(frames))
+        schema = pa.schema([("n", pa.int64())])
+        results = []
+        for threads in (1, 3):
+            with pytest.warns(CorruptDataWarning) as warned:
+                table = read_table(path, schema=schema, threads=threads, on_corrupt="skip_record")
+            assert table["n"].to_pylist() == sound
+            results.append([str(w.message) for w in warned])
+        assert results[0] == results[1]
+
+
+class TestManyFiles:
+    @pytest.mark.parametrize("threads", [1, 2, 8])
+    def test_in_order(self, tmp_path, threads):
+        for part in range(60):
+            (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(part % 5, part * 10)))
+        expected = [n for part in range(60) for n in range(part * 10, part * 10 + part % 5)]
+        assert read_table(tmp_path, threads=threads)["n"].to_pylist() == expected
+
+    def test_threads_end(self, tmp_path):
+        (tmp_path / "a").write_bytes(examples(*rows(10)))
+        read_table(tmp_path, threads=3)
+        assert not live()
+
+    @pytest.mark.parametrize("threads", [0, -1, 1.5, True])
+    def test_wrong_number(self, tmp_path, threads):
+        (tmp_path / "a").write_bytes(examples(*rows(1)))
+        with pytest.raises(OptionError, match="threads"):
+            read_table(tmp_path, threads=threads)
+
+    def test_an_error_ends_the_rest(self, tmp_path):
+        for part in range(50):
+            (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(5)))
+        (tmp_path / "part-00010").write_bytes(b"nothing")
+        schema = pa.schema([("n", pa.int64())])
+        batches = []
+        with pytest.raises(TFRecordError):
+            batches.extend(scan(tmp_path, schema=schema, threads=4))
+        assert not live()
+
+    def test_a_reader_that_is_left_stops_its_threads(self, tmp_path):
+        for part in range(50):
+            (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(5)))
+        reader = scan(tmp_path, threads=4)
+        reader.read_next_batch()
+        assert live()
+        del reader
+        assert not live()
+
+    def test_the_first_error_in_order_is_raised(self, tmp_path):
+        for part in range(20):
+            (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(5)))
+        (tmp_path / "part-00015").write_bytes(b"nothing")
+        (tmp_path / "part-00008").write_bytes(examples({"n": "text"}))
+        schema = pa.schema([("n", pa.int64())])
+        with pytest.raises(SchemaMismatchError) as caught:
+            read_table(tmp_path, schema=schema, threads=8)
+        assert caught.value.path.endswith("part-00008")
+
+    def test_warnings_that_are_errors_pass(self, tmp_path):
+        (tmp_path / "a").write_bytes(examples(*rows(5)) + b"x")
+        with warnings.catch_warnings(), pytest.raises(CorruptDataWarning):
+            warnings.simplefilter("error")
+            read_table(tmp_path, on_corrupt="skip_record", threads=2)
+        assert not live()
+
+
+class TestInOrder:
+    def run(self, works, **options):
+        options = {"threads": 3, "item_bytes": lambda item: 10, **options}
+        return parallel.in_order(works, **options)
+
+    def test_order(self):
+        def work(index):
+            time.sleep(0.01 * (index % 3))
+            yield from [(index, k) for k in range(index % 4)]
+
+        works = [lambda index=index: work(index) for index in range(20)]
+        found = [list(items) for items in self.run(works)]
+        assert found == [[(index, k) for k in range(index % 4)] for index in range(20)]
+
+    @pytest.mark.parametrize("threads", [2, 4])
+    def test_a_slow_consumer_stops_the_threads(self, threads):
+        made = []
+
+        def work():
+            for k in range(1000):
+                made.append(k)
+                yield k
+
+        streams = self.run([work] * 8, threads=threads, budget_bytes=100)
+        first = next(streams)
+        assert next(first) == 0
+        time.sleep(0.2)
+        # What fits, one on its way in each thread, and what the next in turn may always add.
+        assert len(made) <= 10 + 2 * threads + 2
+        assert sum(1 for _ in first) == 999
+        streams.close()
+        assert not live()
+
+    def test_items_that_are_not_taken_are_dropped(self):
+        def work(index):
+            yield from [index] * 100
+
+        works = [lambda index=index: work(index) for index in range(10)]
+        assert [next(items) for items in self.run(works, budget_bytes=50)] == list(range(10))
+        assert not live()
+
+    def test_errors_come_in_their_turn(self):
+        def good():
+            time.sleep(0.05)
+            yield 1
+
+        def bad():
+            raise ValueError("bad")
+            yield
+
+        taken = []
+        with pytest.raises(ValueError, match="bad"):
+            for items in self.run([good, bad, good]):
+                taken += items
+        assert taken == [1]
+        assert not live()
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_errors_in_pulling(self, threads):
+        def works():
+            yield lambda: iter([1])
+            raise ValueError("bad")
+
+        taken = []
+        with pytest.raises(ValueError, match="bad"):
+            for items in self.run(works(), threads=threads):
+                taken += items
+        assert taken == [1]
+
+    def test_interrupts_end_the_threads(self):
+        def work():
+            while True:
+                yield 1
+
+        def consume():
+            for items in self.run([work, work], budget_bytes=50):
+                for count, _ in enumerate(items):
+                    if count == 100:
+                        raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            consume()
+        assert not live()
+
+    def test_no_works(self):
+        assert list(self.run([])) == []

@@ -1,0 +1,431 @@
+import bz2
+import datetime
+import gzip
+import os
+import pickle
+import zlib
+from decimal import Decimal
+from pathlib import Path
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+from tests.support.frames import example, examples, frame, records, sequence_example
+from tfrecord_io.compression import compressor
+from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
+from tfrecord_io.errors import (
+    DatasetChangedError,
+    InferenceError,
+    InferenceWarning,
+    LayoutError,
+    LimitExceededError,
+    ManifestError,
+    OptionError,
+    SchemaMismatchError,
+)
+from tfrecord_io.manifest import Manifest, ManifestFile
+from tfrecord_io.options import Limits
+from tfrecord_io.read import plan_scan, read_task
+
+ROWS = [
+    {"n": 1, "x": 0.5, "s": "one", "b": b"\xff", "l": [1, 2]},
+    {"n": 2, "x": None, "s": "two", "b": b"\x00", "l": []},
+    {"n": None, "x": 1.5, "s": None, "b": None, "l": None},
+]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "part-00000-000.tfrecord"
+    path.write_bytes(examples(*ROWS))
+    return path
+
+
+def write(path: Path, *rows, data=None):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(examples(*rows) if data is None else data)
+    return path
+
+
+def manifest(folder: Path, schema, partitions=(), *, rows=1, **changes):
+    files = tuple(
+        ManifestFile(path=str(f.relative_to(folder)), bytes=f.stat().st_size, rows=rows)
+        for f in sorted(folder.rglob("*.tfrecord"))
+    )
+    made = Manifest(
+        **{
+            "record_type": "Example",
+            "compression": None,
+            "schema": pa.schema(schema),
+            "partition_schema": pa.schema(partitions),
+            "files": files,
+            **changes,
+        }
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "_SUCCESS").write_bytes(made.dumps())
+
+
+class TestValues:
+    def test_inferred(self, file, codec):
+        table = read_table(file, codec=codec)
+        assert table.to_pylist() == [
+            {"n": 1, "x": 0.5, "s": "one", "b": b"\xff", "l": [1, 2]},
+            {"n": 2, "x": None, "s": "two", "b": b"\x00", "l": None},
+            {"n": None, "x": 1.5, "s": None, "b": None, "l": None},
+        ]
+        assert table.schema.field("x").type == pa.float32()
+
+    def test_given_schema(self, file, codec):
+        schema = pa.schema(
+            {
+                "n": pa.int8(),
+                "x": pa.decimal128(5, 2),
+                "s": pa.large_string(),
+                "none": pa.date32(),
+            }
+        )
+        table = read_table(file, schema=schema, codec=codec)
+        assert table.schema == schema
+        assert table["n"].to_pylist() == [1, 2, None]
+        assert table["x"].to_pylist() == [Decimal("0.50"), None, Decimal("1.50")]
+        assert table["none"].to_pylist() == [None] * 3
+
+    def test_columns_in_the_order_asked_for(self, file, codec):
+        assert read_table(file, columns=["s", "n"], codec=codec).column_names == ["s", "n"]
+        assert read_table(file, columns=[], codec=codec).num_rows == 3
+
+    def test_sequence_example(self, tmp_path, codec):
+        payloads = [
+            sequence_example({"id": 1}, {"steps": [[1.0, 2.0], [3.0]]}),
+            sequence_example({"id": 2}, {"steps": []}),
+        ]
+        path = write(tmp_path / "a", data=records(*payloads))
+        table = read_table(path, record_type="SequenceExample", codec=codec)
+        assert table.to_pylist() == [
+            {"id": 1, "steps": [[1.0, 2.0], [3.0]]},
+            {"id": 2, "steps": []},
+        ]
+
+    def test_byte_array(self, tmp_path, codec):
+        path = write(tmp_path / "a", data=records(b"", b"\xff\x00"))
+        table = read_table(path, record_type="ByteArray", codec=codec)
+        assert table.to_pylist() == [{"byteArray": b""}, {"byteArray": b"\xff\x00"}]
+
+    def test_records_without_features(self, tmp_path, codec):
+        path = write(tmp_path / "a", {}, {}, {})
+        table = read_table(path, codec=codec)
+        assert (table.num_rows, table.num_columns) == (3, 0)
+
+    def test_empty_file(self, tmp_path, codec):
+        table = read_table(write(tmp_path / "a"), codec=codec)
+        assert (table.num_rows, table.num_columns) == (0, 0)
+
+    def test_batch_rows(self, tmp_path):
+        path = write(tmp_path / "a", *({"n": n} for n in range(10)))
+        sizes = [batch.num_rows for batch in scan(path, batch_rows=4)]
+        assert sizes == [4, 4, 2]
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_record_larger_than_a_chunk(self, tmp_path, threads):
+        large = os.urandom(9_000_000)
+        rows = [{"n": 1, "b": b"x"}, {"n": 2, "b": large}, {"n": 3, "b": b"y"}]
+        path = write(tmp_path / "a.gz", data=gzip.compress(examples(*rows), 1))
+        assert read_table(path, threads=threads)["b"].to_pylist() == [b"x", large, b"y"]
+
+
+class TestCompression:
+    @pytest.mark.parametrize("kind", ["gzip", "deflate", "bzip2", "zstd", "snappy", "lz4"])
+    @pytest.mark.parametrize("memory_map", [True, False])
+    def test_each(self, tmp_path, kind, memory_map, codec):
+        stream = compressor(kind)
+        data = stream.compress(examples(*ROWS)) + stream.flush()
+        path = write(tmp_path / "a.bin", data=data)
+        options = {"compression": kind, "memory_map": memory_map, "codec": codec}
+        assert read_table(path, **options)["s"].to_pylist() == ["one", "two", None]
+        assert count_rows(path, compression=kind) == 3
+        if kind not in ("snappy", "lz4"):
+            assert read_table(path, codec=codec).num_rows == 3
+
+    def test_others_and_wrong_suffixes(self, tmp_path):
+        plain = examples(*ROWS)
+        for name, data in [
+            ("a.tfrecord", zlib.compress(plain)),
+            ("b.zst", gzip.compress(plain)),
+            ("c.gz", bz2.compress(plain)),
+            ("d.gz", plain),
+            ("e.tfrecord.gz", gzip.compress(plain) + gzip.compress(b"") + gzip.compress(plain)),
+        ]:
+            write(tmp_path / name, data=data)
+        assert read_table(tmp_path).num_rows == 18
+
+    def test_decompressed_size_is_limited(self, tmp_path):
+        path = write(tmp_path / "a.gz", data=gzip.compress(frame(bytes(10_000_000))))
+        limits = Limits(max_decompressed_bytes=1_000_000)
+        with pytest.raises(LimitExceededError, match="max_decompressed_bytes") as caught:
+            read_table(path, limits=limits, record_type="ByteArray")
+        assert caught.value.path == str(path)
+
+    def test_unknown(self, file):
+        with pytest.raises(OptionError, match="rar"):
+            read_table(file, compression="rar")
+
+
+class TestFiles:
+    def test_order_and_hidden_names(self, tmp_path):
+        for name in ("b/1", "a/2", "a/1", "_hidden/1", ".hidden/1", "a/_x", "a/.x", "_SUCCESS"):
+            write(tmp_path / name, {"name": name})
+        assert read_table(tmp_path)["name"].to_pylist() == ["a/1", "a/2", "b/1"]
+
+    def test_a_list_keeps_its_order(self, tmp_path):
+        paths = [write(tmp_path / name, {"name": name}) for name in "cab"]
+        assert read_table(paths)["name"].to_pylist() == ["c", "a", "b"]
+
+    def test_a_named_file_is_read_whatever_its_name(self, tmp_path):
+        assert read_table(write(tmp_path / "_x", {"n": 1})).num_rows == 1
+
+    def test_patterns(self, tmp_path):
+        for year in (1, 2):
+            for name in ("a.tfrecord", "b.other", "_c.tfrecord"):
+                write(tmp_path / f"year={year}" / name, {"n": year})
+        table = read_table(f"{tmp_path}/year=*/*.tfrecord")
+        assert table.to_pylist() == [{"n": 1, "year": 1}, {"n": 2, "year": 2}]
+        assert read_table(f"{tmp_path}/year=1/?.tfrecord").to_pylist() == [{"n": 1}]
+        assert read_table(f"{tmp_path}/**/a.tfrecord").num_rows == 2
+        with pytest.raises(FileNotFoundError):
+            read_table(f"{tmp_path}/year=*/*.none")
+
+    def test_a_name_with_brackets_is_a_name(self, tmp_path):
+        assert read_table(write(tmp_path / "a[1]", {"n": 1})).num_rows == 1
+
+    def test_missing(self, tmp_path):
+        for function in (read_table, scan, infer_schema, count_rows):
+            with pytest.raises(FileNotFoundError):
+                function(tmp_path / "nothing")
+
+    @pytest.mark.parametrize("path", [[], 7, b"x"])
+    def test_no_paths(self, path):
+        with pytest.raises(OptionError, match="path"):
+            read_table(path)
+
+    def test_path_column(self, tmp_path):
+        path = write(tmp_path / "p=1" / "a", {"n": 1})
+        table = read_table(tmp_path, path_column="file")
+        assert table.to_pylist() == [{"n": 1, "p": 1, "file": str(path)}]
+        assert read_table(tmp_path, columns=["n"], path_column="file").column_names == ["n", "file"]
+        for taken in ("n", "p"):
+            with pytest.raises(OptionError, match="path_column"):
+                read_table(tmp_path, path_column=taken)
+
+    def test_memory_storage(self):
+        fs = fsspec.filesystem("memory")
+        for part in ("a", "b"):
+            fs.pipe_file(f"/read-test/p={part}/x.tfrecord", examples(*ROWS))
+        try:
+            table = read_table("memory://read-test", path_column="file")
+            assert table["p"].to_pylist() == ["a"] * 3 + ["b"] * 3
+            assert table["file"][0].as_py().endswith("/read-test/p=a/x.tfrecord")
+            assert count_rows("memory://read-test") == 6
+        finally:
+            fs.rm("/read-test", recursive=True)
+
+    def test_a_changed_file(self, file):
+        plan = plan_scan(file)
+        file.write_bytes(examples(*ROWS, *ROWS))
+        with pytest.raises(DatasetChangedError) as caught:
+            list(read_task(plan, plan.tasks[0]))
+        assert caught.value.path == str(file)
+
+
+class TestPartitions:
+    def test_typed_as_spark_does(self, tmp_path):
+        write(tmp_path / "i=1" / "d=2026-01-02" / "s=a%2Fb" / "a", {"n": 1})
+        write(tmp_path / "i=02" / "d=2026-01-03" / "s=__HIVE_DEFAULT_PARTITION__" / "a", {"n": 2})
+        table = read_table(tmp_path)
+        day = datetime.date(2026, 1, 2)
+        assert table.schema.names == ["n", "i", "d", "s"]
+        assert {"n": 1, "i": 1, "d": day, "s": "a/b"} in table.to_pylist()
+        assert {"n": 2, "i": 2, "d": datetime.date(2026, 1, 3), "s": None} in table.to_pylist()
+
+    @pytest.mark.parametrize(
+        "kind", [pa.string(), pa.int64(), pa.dictionary(pa.int32(), pa.string())]
+    )
+    def test_the_callers_types(self, tmp_path, kind):
+        for part in ("1", "2"):
+            write(tmp_path / f"p={part}" / "a", {"n": 1}, {"n": 2})
+        schema = pa.schema([("p", kind), ("n", pa.int64())])
+        table = read_table(tmp_path, schema=schema)
+        assert table.schema.names == ["n", "p"]
+        assert table.schema.field("p").type == kind
+        assert [str(p) for p in table["p"].to_pylist()] == ["1", "1", "2", "2"]
+        plan = plan_scan(tmp_path, schema=schema)
+        assert pickle.loads(pickle.dumps(plan)) == plan
+
+    def test_a_schema_without_the_partition_columns(self, tmp_path):
+        write(tmp_path / "p=1" / "a", {"n": 1})
+        table = read_table(tmp_path, schema=pa.schema([("n", pa.int32())]))
+        assert table.to_pylist() == [{"n": 1, "p": 1}]
+
+    def test_only_partition_columns(self, tmp_path, codec):
+        write(tmp_path / "p=1" / "a", {"n": 1}, {"n": 2})
+        assert read_table(tmp_path, columns=["p"], codec=codec).to_pylist() == [{"p": 1}] * 2
+
+    def test_in_the_path_and_in_the_records(self, tmp_path):
+        write(tmp_path / "n=1" / "a", {"n": 1})
+        with pytest.raises(LayoutError, match="in the records and in the names of folders"):
+            read_table(tmp_path)
+        schema = pa.schema([("n", pa.int64())])
+        assert read_table(tmp_path, schema=schema).to_pylist() == [{"n": 1}]
+
+    def test_folders_that_disagree(self, tmp_path):
+        write(tmp_path / "p=1" / "a", {"n": 1})
+        write(tmp_path / "q=1" / "a", {"n": 1})
+        with pytest.raises(LayoutError, match="disagree"):
+            read_table(tmp_path)
+
+
+class TestColumns:
+    def test_unknown_names_near_ones(self, tmp_path):
+        path = write(tmp_path / "a", {"label": 1, "weight": 1.0})
+        with pytest.raises(OptionError, match=r"'lable'.*did you mean 'label'"):
+            read_table(path, columns=["lable"])
+        with pytest.raises(OptionError, match="it has 'label', 'weight'"):
+            read_table(path, columns=["zzz"])
+
+    @pytest.mark.parametrize("columns", ["n", ["n", "n"], 7])
+    def test_wrong(self, file, columns):
+        with pytest.raises(OptionError, match="columns"):
+            read_table(file, columns=columns)
+
+    def test_schema_names_a_column_twice(self, file):
+        schema = pa.schema([("n", pa.int64()), ("n", pa.int64())])
+        with pytest.raises(OptionError, match="twice"):
+            read_table(file, schema=schema)
+
+
+class TestInference:
+    def test_all_files_in_their_order(self, tmp_path):
+        write(tmp_path / "a", {"b": 1})
+        write(tmp_path / "b", {"a": 1, "b": [1, 2]})
+        for threads in (1, 2):
+            schema = infer_schema(tmp_path, threads=threads)
+            assert schema == pa.schema([("b", pa.list_(pa.int64())), ("a", pa.int64())])
+        assert infer_schema(tmp_path, sample_files=1) == pa.schema([("b", pa.int64())])
+
+    def test_kinds_that_disagree_name_their_places(self, tmp_path):
+        write(tmp_path / "a", {"n": 1})
+        write(tmp_path / "b", {"n": 2}, {"n": "text"})
+        with pytest.raises(InferenceError, match=r"b, record 1, byte offset \d+") as caught:
+            read_table(tmp_path)
+        assert "a, record 0, byte offset 0" in str(caught.value)
+
+    def test_widened(self, tmp_path):
+        write(tmp_path / "a", {"n": 1}, {"n": 1.5})
+        with pytest.warns(InferenceWarning, match="'n'"):
+            assert read_table(tmp_path)["n"].to_pylist() == [1.0, 1.5]
+
+
+class TestManifest:
+    def test_its_types_and_counts(self, tmp_path):
+        write(tmp_path / "a.tfrecord", {"n": 1})
+        manifest(tmp_path, [("n", pa.int16())], rows=1)
+        assert read_table(tmp_path).schema == pa.schema([("n", pa.int16())])
+        assert plan_scan(tmp_path).tasks[0].rows == 1
+        assert count_rows(tmp_path) == 1
+
+    def test_counts_are_believed_only_with_the_size(self, tmp_path):
+        path = write(tmp_path / "a.tfrecord", {"n": 1})
+        manifest(tmp_path, [("n", pa.int16())], rows=77)
+        assert count_rows(tmp_path) == 77
+        write(path, {"n": 1}, {"n": 2})
+        assert count_rows(tmp_path) == 2
+        assert infer_schema(tmp_path) == pa.schema([("n", pa.int64())])
+
+    def test_new_files_add_names(self, tmp_path):
+        write(tmp_path / "a.tfrecord", {"n": 1})
+        manifest(tmp_path, [("n", pa.int16())])
+        write(tmp_path / "b.tfrecord", {"new": "x", "n": 2})
+        assert read_table(tmp_path).to_pylist() == [{"n": 1, "new": None}, {"n": 2, "new": "x"}]
+        assert infer_schema(tmp_path).field("n").type == pa.int16()
+
+    def test_partition_types(self, tmp_path):
+        write(tmp_path / "p=1" / "a.tfrecord", {"n": 1})
+        manifest(tmp_path, [("n", pa.int64())], [("p", pa.string())])
+        assert read_table(tmp_path).to_pylist() == [{"n": 1, "p": "1"}]
+
+    def test_an_empty_data_set_has_its_columns(self, tmp_path):
+        manifest(tmp_path, [("n", pa.int16())], [("p", pa.date32())])
+        schema = pa.schema([("n", pa.int16()), ("p", pa.date32())])
+        assert read_table(tmp_path) == schema.empty_table()
+        assert count_rows(tmp_path) == 0
+
+    def test_another_writers_marker(self, file):
+        (file.parent / "_SUCCESS").touch()
+        assert read_table(file.parent).num_rows == 3
+
+    def test_damaged(self, file):
+        (file.parent / "_SUCCESS").write_bytes(b'{"tfrecord_io_manifest": 1')
+        with pytest.raises(ManifestError) as caught:
+            read_table(file.parent)
+        assert caught.value.path == str(file.parent / "_SUCCESS")
+
+    def test_another_record_type(self, file):
+        manifest(file.parent, [], record_type="SequenceExample")
+        with pytest.raises(SchemaMismatchError, match="record_type='SequenceExample'"):
+            read_table(file.parent)
+
+
+class TestMarks:
+    ROWS = [{"n": n, "b": bytes(50)} for n in range(100)]
+
+    @pytest.fixture
+    def marked(self, tmp_path):
+        size = len(frame(example(**self.ROWS[0])))
+        path = write(tmp_path / "a.tfrecord", *self.ROWS)
+        marks = tuple((size * k, k) for k in range(10, 100, 10))
+        file = ManifestFile(path="a.tfrecord", bytes=path.stat().st_size, rows=100, marks=marks)
+        manifest(tmp_path, [("n", pa.int64())], files=(file,))
+        return tmp_path, size
+
+    def test_tasks(self, marked, codec):
+        folder, size = marked
+        plan = plan_scan(folder, task_bytes=20 * size, codec=codec)
+        assert [task.rows for task in plan.tasks] == [20] * 5
+        assert [task.record for task in plan.tasks] == [0, 20, 40, 60, 80]
+        worker = pickle.loads(pickle.dumps(plan.without_tasks()))
+        for index, task in enumerate(plan.tasks):
+            rows = [n for batch in read_task(worker, task) for n in batch["n"].to_pylist()]
+            assert rows == list(range(20 * index, 20 * index + 20))
+
+    def test_errors_name_the_record_of_the_file(self, marked, codec):
+        folder, size = marked
+        schema = pa.schema([("n", pa.int8()), ("b", pa.int64())])
+        plan = plan_scan(folder, task_bytes=20 * size, schema=schema, codec=codec)
+        with pytest.raises(SchemaMismatchError) as caught:
+            list(read_task(plan, plan.tasks[2]))
+        error = caught.value
+        assert (error.record, error.offset, error.feature) == (40, 40 * size, "b")
+
+    def test_marks_of_another_file(self, marked, codec):
+        folder, size = marked
+        path = folder / "a.tfrecord"
+        # One record of the same length as all hundred.
+        total = path.stat().st_size
+        path.write_bytes(frame(bytes(total - 16)))
+        plan = plan_scan(folder, task_bytes=20 * size, record_type="Example", codec=codec)
+        with pytest.raises((DatasetChangedError, ValueError)):
+            list(read_task(plan, plan.tasks[0]))
+
+
+def test_a_repr_holds_no_credentials(file):
+    plan = plan_scan(file, storage_options={"secret": "hunter2"})
+    assert "hunter2" not in repr(plan)
+
+
+def test_limits(file):
+    with pytest.raises(LimitExceededError, match="max_record_bytes") as caught:
+        read_table(file, limits=Limits(max_record_bytes=10))
+    assert caught.value.path == str(file)
+    with pytest.raises(OptionError, match="limits"):
+        read_table(file, limits=7)
