@@ -31,9 +31,10 @@
 
 A store's own errors (``FileNotFoundError``, ``PermissionError``, ...) pass untouched.
 
-Every error says what is wrong, where, and what to do. Where it has to do with bytes or values it carries
-``path``, ``offset``, ``record``, ``feature`` and ``row`` as attributes (``None`` where not known), and the
-message is made from them. Errors cross process borders, so all of them pickle with their fields.
+Every error says what is wrong, where, and what to do. Where it has to do with bytes or values it
+carries ``path``, ``offset``, ``record``, ``feature`` and ``row`` as attributes (``None`` where not
+known), and the message is made from them. Errors cross process borders, so all of them pickle with
+their fields.
 """
 
 from __future__ import annotations

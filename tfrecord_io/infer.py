@@ -1,8 +1,9 @@
 """From what was seen in records to a schema.
 
-An `Observation` is what a codec's observer saw in one run of records. Observations of consecutive runs merge
-(`merge` is associative); whoever infers in parallel merges in the order of the files, so the schema does not depend on
-which task finished first. `to_schema` turns the last one into Arrow types by the rules of docs/architecture.md.
+An `Observation` is what a codec's observer saw in one run of records. Observations of consecutive
+runs merge (`merge` is associative); whoever infers in parallel merges in the order of the files, so
+the schema does not depend on which task finished first. `to_schema` turns the last one into Arrow
+types by the rules of docs/format.md.
 """
 
 from __future__ import annotations
@@ -109,9 +110,7 @@ def _merge_feature(a: FeatureObservation, b: FeatureObservation) -> FeatureObser
     )
 
 
-def _first_seen(
-    a: Mapping[Kind, Sighting], b: Mapping[Kind, Sighting]
-) -> Mapping[Kind, Sighting]:
+def _first_seen(a: Mapping[Kind, Sighting], b: Mapping[Kind, Sighting]) -> Mapping[Kind, Sighting]:
     return {**a, **{kind: sighting for kind, sighting in b.items() if kind not in a}}
 
 
@@ -147,8 +146,9 @@ def to_schema(observation: Observation) -> pa.Schema:
     Returns
     -------
     pyarrow.Schema
-        One nullable field a name: ``int64``, ``float32``, ``float64``, ``string``, ``binary`` or ``null`` for
-        features, lists of these where a record has no or several values, lists of lists for feature lists.
+        One nullable field a name: ``int64``, ``float32``, ``float64``, ``string``, ``binary`` or
+        ``null`` for features, lists of these where a record has no or several values, lists of
+        lists for feature lists.
 
     Raises
     ------
@@ -158,7 +158,8 @@ def to_schema(observation: Observation) -> pa.Schema:
     Warns
     -----
     InferenceWarning
-        Names with int64 and float values (read as float64), and names only ever seen without a kind (read as nulls).
+        Names with int64 and float values (read as float64), and names only ever seen without a
+        kind (read as nulls).
     """
     places: dict[str, FeatureObservation] = {}
     fields = []
@@ -168,8 +169,9 @@ def to_schema(observation: Observation) -> pa.Schema:
         other = places.setdefault(feature.name, feature)
         if other is not feature:
             raise InferenceError(
-                f"feature {feature.name!r} stands in the context ({_at(other, feature, False)}) and in the feature "
-                f"lists ({_at(other, feature, True)}); give a schema that reads it from one of them",
+                f"feature {feature.name!r} stands in the context ({_at(other, feature, False)}) "
+                f"and in the feature lists ({_at(other, feature, True)}); give a schema that reads "
+                "it from one of them",
                 feature=feature.name,
             )
         leaf, was_widened = _leaf(feature)
@@ -193,8 +195,9 @@ def _leaf(feature: FeatureObservation) -> tuple[pa.DataType, bool]:
     if "bytes" in kinds and len(kinds) > 1:
         number: Kind = "int64" if "int64" in kinds else "float"
         raise InferenceError(
-            f"feature {feature.name!r} is a {_LIST_NAMES['bytes']} ({kinds['bytes']}) and a {_LIST_NAMES[number]} "
-            f"({kinds[number]}); no column holds both: rewrite one of them, or leave the feature out by giving a schema",
+            f"feature {feature.name!r} is a {_LIST_NAMES['bytes']} ({kinds['bytes']}) and a "
+            f"{_LIST_NAMES[number]} ({kinds[number]}); no column holds both: rewrite one of them, "
+            "or leave the feature out by giving a schema",
             feature=feature.name,
         )
     if "bytes" in kinds:

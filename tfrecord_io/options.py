@@ -1,7 +1,7 @@
 """The options of reading and writing: each choice, default and check stands here once.
 
-Layers below the public functions take these frozen objects; adapters (Dask, Spark, the command line)
-build them from their own spelling of the same words.
+Layers below the public functions take these frozen objects; adapters (Dask, Spark, the command
+line) build them from their own spelling of the same words.
 """
 
 from __future__ import annotations
