@@ -1,2 +1,82 @@
-demo test:
-	@echo not yet; exit 1
+# Everything that a checkout needs; `make help` lists it.
+#
+# What is made goes to .venv. A stamp carries a hash of all that the environment was made from and is
+# written last, so that a change makes it anew and a half-made one never counts.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := tests/constraints.txt
+CRATE := tfrecord_io/_rust
+MANIFEST := --manifest-path $(CRATE)/Cargo.toml
+PIP := $(BIN)/python -m pip install --quiet --no-build-isolation --constraint $(CONSTRAINTS)
+
+hash = $(shell { cat $(1); sed '/^\[tool.ruff/,$$d' pyproject.toml; $(PYTHON) -VV; pwd; } | \
+	$(PYTHON) -c "import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest()[:16])")
+ENVIRONMENT := $(VENV)/.environment-$(call hash,$(CONSTRAINTS))
+KERNEL := $(VENV)/.kernel-$(call hash,$(CONSTRAINTS) $(shell find $(CRATE) -name target -prune -o \
+	-type f -print | LC_ALL=C sort))
+
+# `cargo test` links the interpreter's library, which is not always on the loader's path.
+CARGO = PYO3_PYTHON=$(abspath $(BIN)/python) LD_LIBRARY_PATH=$(shell $(BIN)/python -c \
+	"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"):$$LD_LIBRARY_PATH cargo
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+.PHONY: help
+help: ## List what there is to make
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: demo
+demo: $(KERNEL) ## Show the main job on real data: flights to TFRecord, to Parquet, and back
+	@$(BIN)/python docs/demo.py
+
+.PHONY: test
+test: check ## Run all checks, then all tests
+	@$(BIN)/python -m pytest
+
+.PHONY: check
+check: check-python check-rust ## Run linters, type checkers and the kernel's own tests
+
+.PHONY: check-python
+check-python: $(KERNEL) ## The part of `check` for Python
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/stubtest --mypy-config-file pyproject.toml --concise \
+		--allowlist tests/stubtest_allowlist.txt tfrecord_io._native
+	@echo "Python: lint, format, types and stub are in order"
+
+.PHONY: check-rust
+check-rust: $(KERNEL) ## The part of `check` for Rust
+	@cargo fmt $(MANIFEST) --check
+	@$(CARGO) clippy $(MANIFEST) --no-default-features --quiet --all-targets -- -D warnings
+	@$(CARGO) test $(MANIFEST) --no-default-features --quiet --lib
+	@echo "Rust: format, lint and unit tests are in order"
+
+.PHONY: bench
+bench: $(KERNEL) ## Measure against other TFRecord libraries
+	@benchmarks/run
+
+.PHONY: clean
+clean: ## Remove all that was made here
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo
+	rm -rf *.egg-info $(CRATE)/target tfrecord_io/_native*.so
+	find tfrecord_io tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(ENVIRONMENT):
+	@echo "Making the environment in $(VENV): about two minutes, once ..."
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) setuptools setuptools-rust
+	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(KERNEL): $(ENVIRONMENT)
+	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust first" >&2; exit 1; }
+	@echo "Building the kernel ..."
+	@rm -f tfrecord_io/_native*.so $(VENV)/.kernel-*
+	@$(PIP) --no-deps --editable .
+	@$(BIN)/python -c "from tfrecord_io._native import IS_DEBUG_BUILD as d; assert not d, 'a debug build'"
+	@touch $@
