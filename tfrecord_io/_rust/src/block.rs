@@ -86,6 +86,11 @@ impl Block {
         self.payloads.len() >= self.max_rows
     }
 
+    /// Where the last record ends.
+    pub fn end(&self) -> usize {
+        self.payloads.last().map_or(0, |payload| payload.end)
+    }
+
     pub fn begin_row(&mut self, payload: Span) {
         if self.payloads.is_empty() {
             self.base = payload.at;

@@ -24,6 +24,10 @@ impl ByteBuilder {
         Self { bytes: Vec::with_capacity(capacity), len: 0 }
     }
 
+    pub fn reserve(&mut self, count: usize) {
+        self.bytes.reserve(count);
+    }
+
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len

@@ -51,6 +51,10 @@ impl Lists {
         Self::new(&self.field, room(self.count()))
     }
 
+    fn reserve(&mut self, factor: usize) {
+        self.ends.reserve(self.ends.len().saturating_mul(factor));
+    }
+
     #[inline(always)]
     fn close(&mut self, end: usize) {
         self.ends.push(end as i32);
@@ -130,6 +134,19 @@ impl Column {
             nesting,
             leaf: self.leaf.fresh(),
             nulls: NullBufferBuilder::new(0),
+        }
+    }
+
+    /// Make room for `factor` times as many rows as there are, if they are like these.
+    pub fn reserve(&mut self, factor: usize) {
+        self.leaf.reserve(factor);
+        match &mut self.nesting {
+            Nesting::Bare => {}
+            Nesting::List(lists) => lists.reserve(factor),
+            Nesting::Steps { outer, inner, .. } => {
+                outer.reserve(factor);
+                inner.reserve(factor);
+            }
         }
     }
 

@@ -152,6 +152,9 @@ impl Decoder {
         let rows = self.block.payloads.len();
         let first = self.rows() - rows;
         if self.extend(input, 0..rows) {
+            if first == 0 && rows > 0 {
+                self.reserve(input);
+            }
             self.block.clear();
             return Ok(());
         }
@@ -179,6 +182,14 @@ impl Decoder {
         }
         self.block.clear();
         outcome
+    }
+
+    /// Make room for the rows that the rest of the input probably holds, judged by the first block.
+    fn reserve(&mut self, input: Input<'_>) {
+        let left = input.bytes.len() - self.block.end();
+        let bytes = left.min(self.bounds.batch_bytes);
+        let factor = (bytes / self.payload_bytes.max(1)).min(self.bounds.batch_rows / self.rows());
+        self.columns.iter_mut().for_each(|column| column.reserve(factor));
     }
 
     /// Extend each column by some of the block's rows; false if a value does not fit.

@@ -197,6 +197,21 @@ impl Leaf {
         }
     }
 
+    /// Make room for `factor` times as many values as there are.
+    pub fn reserve(&mut self, factor: usize) {
+        match self {
+            Self::Int64(values) => values.reserve(values.len().saturating_mul(factor)),
+            Self::Float32(values) => values.reserve(values.len().saturating_mul(factor)),
+            Self::Float64(values) => values.reserve(values.len().saturating_mul(factor)),
+            Self::Bytes(bytes) => {
+                bytes.offsets.reserve(bytes.offsets.len().saturating_mul(factor));
+                bytes.data.reserve(bytes.data.len().saturating_mul(factor));
+            }
+            Self::Views(views) => views.views.reserve(views.views.len().saturating_mul(factor)),
+            Self::Null(_) => {}
+        }
+    }
+
     /// The kind that single values are expected to have.
     pub fn kind(&self) -> Option<Kind> {
         match self {
