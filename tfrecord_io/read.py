@@ -18,7 +18,7 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -109,6 +109,8 @@ def plan_scan(
     threads: int | None = None,
     task_bytes: int | None = None,
     schema_only: bool = False,
+    file_format: str = "tfrecord",
+    look: Callable[[ScanPlan, Sequence[ScanFile]], pa.Schema] | None = None,
 ) -> ScanPlan:
     """Plan a read.
 
@@ -153,6 +155,11 @@ def plan_scan(
     schema_only : bool
         The plan is for its schema alone: damage that is skipped while files are looked at is warned
         of here, since no reading will.
+    file_format : str
+        What a manifest must say that the files are.
+    look : callable, optional
+        Returns the columns of files of another format. Their records are not looked at then, and
+        types that only other formats have may stand in the plan.
 
     Returns
     -------
@@ -189,7 +196,7 @@ def plan_scan(
     parsed = parse(filters)
     listing = _list(_as_list(path), dict(storage_options or {}))
     for manifest in listing.manifests:
-        _check_manifest(manifest, record_type)
+        _check_manifest(manifest, file_format, record_type)
     partitions = _type_partitions(listing, schema)
     found = listing.found
     early = only_columns(parsed, partitions.names) if isinstance(parsed, list) else parsed
@@ -212,11 +219,16 @@ def plan_scan(
     else:
         # If no file is left, its columns are those of the others.
         looked_at = [one.file for one in found or listing.found if one.manifest is None]
-        observation = observe_files(
-            plan, looked_at[:sample_files], thread_count(threads), warn=schema_only
-        )
-        file_schema = _file_schema(listing, observation)
-    wire_schema(file_schema, reading=True)
+        seen: Observation | pa.Schema
+        if look is not None:
+            seen = look(plan, looked_at[:sample_files])
+        else:
+            seen = observe_files(
+                plan, looked_at[:sample_files], thread_count(threads), warn=schema_only
+            )
+        file_schema = _file_schema(listing, seen)
+    if look is None:
+        wire_schema(file_schema, reading=True)
     full = _full_schema(file_schema, partitions, path_column)
     out = _projected(full, columns, path_column)
     row_filter = expression(parsed)
@@ -346,10 +358,11 @@ def _manifest(storage: Storage, path: str) -> Manifest | None:
         raise
 
 
-def _check_manifest(manifest: Manifest, record_type: RecordType) -> None:
-    if manifest.file_format != "tfrecord":
+def _check_manifest(manifest: Manifest, file_format: str, record_type: RecordType) -> None:
+    if manifest.file_format != file_format:
         raise OptionError(
-            f"the data set holds {manifest.file_format} files, not TFRecord; use convert"
+            f"the data set holds {manifest.file_format} files, not {file_format}; "
+            f"convert reads them with from_format={manifest.file_format!r}"
         )
     if manifest.record_type not in (None, record_type):
         raise SchemaMismatchError(
@@ -457,12 +470,14 @@ def _possible(
 # --- schema ---------------------------------------------------------------------------------------
 
 
-def _file_schema(listing: _Listing, observation: Observation) -> pa.Schema:
+def _file_schema(listing: _Listing, seen_in_files: Observation | pa.Schema) -> pa.Schema:
     """Return the columns of the records: those in manifests, then what else was seen."""
     manifests = [one.manifest for one in listing.found if one.manifest is not None]
     known = _joined_schema(manifests or (listing.manifests if not listing.found else []))
-    seen = [feature for feature in observation.features if feature.name not in known.names]
-    inferred = to_schema(replace(observation, features=tuple(seen)))
+    if isinstance(seen_in_files, pa.Schema):
+        return pa.schema([*known, *(f for f in seen_in_files if f.name not in known.names)])
+    seen = [feature for feature in seen_in_files.features if feature.name not in known.names]
+    inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
     return pa.schema([*known, *inferred])
 
 

@@ -6,7 +6,7 @@ path; where frames come from, and what becomes of damage, is not its business.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -55,7 +55,8 @@ class Decoding:
 
     def __init__(self, codec: Codec, plan: ScanPlan, wire: pa.Schema, file: ScanFile) -> None:
         self._decoder = codec.decoder(wire, plan.options.decode_options())
-        self._finish = _Finisher(plan, file, is_cast=not wire.equals(plan.file_schema))
+        self._finish = Finisher(plan, file)
+        self._file_schema = None if wire.equals(plan.file_schema) else plan.file_schema
         self.cursor: Cursor = self._decoder
         self.advance = self._decoder.decode
 
@@ -63,7 +64,10 @@ class Decoding:
         """See `Work.items`."""
         decoder = self._decoder
         if decoder.full or (is_end and decoder.rows):
-            batch = self._finish(decoder.flush(), decoder.row_place)
+            batch = decoder.flush()
+            if self._file_schema is not None:
+                batch = from_wire(batch, self._file_schema, place=decoder.row_place)
+            batch = self._finish(batch)
             if batch.num_rows:
                 yield batch
 
@@ -116,12 +120,10 @@ class Counting:
             yield self._counter.record
 
 
-class _Finisher:
-    """Wire batches of one file to batches of the plan's schema."""
+class Finisher:
+    """Batches of a plan's file schema, all of one file, to batches of its schema."""
 
-    def __init__(self, plan: ScanPlan, file: ScanFile, *, is_cast: bool) -> None:
-        self._file_schema = plan.file_schema
-        self._is_cast = is_cast
+    def __init__(self, plan: ScanPlan, file: ScanFile) -> None:
         self._filter = plan.filter
         constants: list[tuple[pa.Field, pa.Scalar]] = list(
             zip(plan.partition_schema, file.partition, strict=True)
@@ -136,11 +138,8 @@ class _Finisher:
         self._repeated: list[pa.Array] = []
         self._repeated_rows = -1
 
-    def __call__(
-        self, batch: pa.RecordBatch, place: Callable[[int], tuple[int, int]]
-    ) -> pa.RecordBatch:
-        if self._is_cast:
-            batch = from_wire(batch, self._file_schema, place=place)
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Add what comes from the file's path, filter rows, choose columns."""
         if self._constants:
             if batch.num_rows > self._repeated_rows:
                 self._repeated = [_repeat(value, batch.num_rows) for value in self._constants]
