@@ -288,7 +288,7 @@ class TestSkipFile:
         assert f"0 to {len(GOOD)}" in str(caught[0].message)
 
     def test_a_file_too_large_to_hold(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("tfrecord_io.scan._HELD_BYTES", 10)
+        monkeypatch.setattr("tfrecord_io.tasks._HELD_BYTES", 10)
         (tmp_path / "a").write_bytes(GOOD)
         (tmp_path / "b").write_bytes(GOOD + b"x")
         with pytest.warns(CorruptDataWarning):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.frames import example, examples, frame, records
 from tfrecord_io import parallel
-from tfrecord_io import scan as scan_module
+from tfrecord_io import tasks
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -24,7 +24,7 @@ SPLIT = 2_000
 @pytest.fixture
 def small_splits(monkeypatch):
     """Split small files, so that tests are quick."""
-    monkeypatch.setattr(scan_module, "SPLIT_BYTES", SPLIT)
+    monkeypatch.setattr(tasks, "_SPAN_BYTES", SPLIT)
 
 
 def rows(count, start=0):

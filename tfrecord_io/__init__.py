@@ -3,8 +3,7 @@
 The names below are the public interface. Importing them loads pyarrow, and nothing of Dask, Spark,
 TensorFlow, pandas, fastavro or fsspec: what needs one of those imports it when it is used.
 
-`scan` is a function here and a module of the same name inside. Importing a module binds its name in
-the package, once; so the functions are bound here at once, not when first asked for, and win.
+No module may have the name of a function here: importing it would bind that name to the module.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class ScanOptions:
     compression : str or None
         Of all files; "infer" looks at each.
     on_corrupt : {"raise", "skip_record", "skip_file"}
-        What becomes of damaged files, see `tfrecord_io.scan`.
+        What becomes of damaged files, see `tfrecord_io.tasks`.
     batch_rows : int
         Most rows of one batch.
     limits : Limits

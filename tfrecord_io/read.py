@@ -6,7 +6,7 @@
 2. Files are excluded by their partition values before any is opened.
 3. The schema is the caller's; else that of the manifest for the files that still have the size it
    says, joined with what the other files are seen to hold. The manifest's types win.
-4. `tfrecord_io.scan.read_task` carries a task out, anywhere.
+4. `tfrecord_io.tasks.read_task` carries a task out, anywhere.
 
 A plan is small and holds no open file. Files are held to the version they had when they were
 listed, and the listing to one state of the data set: no commit is under way before or after it.
@@ -59,7 +59,7 @@ from tfrecord_io.options import (
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
-from tfrecord_io.scan import Runner, read_task
+from tfrecord_io.tasks import Runner, read_task
 from tfrecord_io.schema import wire_schema
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 from tfrecord_io.work import Observing
@@ -131,7 +131,7 @@ def plan_scan(
     compression : str or None
         "infer" looks at each file; else see `tfrecord_io.compression.normalize_compression`.
     on_corrupt : {"raise", "skip_record", "skip_file"}
-        What becomes of damaged files, see `tfrecord_io.scan`.
+        What becomes of damaged files, see `tfrecord_io.tasks`.
     path_column : str, optional
         Name of a last column that holds the file's URL.
     storage_options : mapping, optional

@@ -19,7 +19,7 @@ from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
 from tfrecord_io.read import Paths, plan_files, plan_scan
-from tfrecord_io.scan import Runner, decoding, warned
+from tfrecord_io.tasks import Runner, decoding, warned
 from tfrecord_io.work import Counting
 
 

@@ -41,13 +41,15 @@ from tfrecord_io.errors import (
     TFRecordError,
 )
 from tfrecord_io.frames import Damage, find_start, walk, walk_skipping
-from tfrecord_io.options import SPLIT_BYTES
 from tfrecord_io.parallel import in_order
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.schema import wire_schema
 from tfrecord_io.source import OpenFile, Source
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Decoding, Work, shifted
+
+#: A span is this large: far more than beginning one costs, and a fraction of a usual file.
+_SPAN_BYTES = 4 * 1024 * 1024
 
 #: Rows of one file that "skip_file" holds before it reads the file twice.
 _HELD_BYTES = 64 * 1024 * 1024
@@ -91,30 +93,30 @@ class Span:
 def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[Span]:
     """Return the spans that a task can be worked on in at the same time.
 
-    Marks of a manifest cut a plain file; a plain local file without marks is cut about every
-    `SPLIT_BYTES`. Everything else is one span.
+    A plain local file is cut about every `_SPAN_BYTES`; of any other, the marks of a manifest cut a
+    plain one. Everything else is one span.
     """
     whole = [Span(start=task.start, stop=task.end)]
     end = task.file.size if task.end is None else task.end
-    if end - task.start < 2 * SPLIT_BYTES or options.on_corrupt == "skip_file":
+    if end - task.start < 2 * _SPAN_BYTES or options.on_corrupt == "skip_file":
         return whole
-    if task.file.marks:
-        cuts = [mark for mark, _ in task.file.marks if task.start < mark < end]
-        starts = [task.start, *cuts]
-        stops = [*cuts, task.end]
-        return [Span(start=a, stop=b) for a, b in zip(starts, stops, strict=True)]
     if storage.local_path(task.file.path) is None:
-        return whole
+        cuts = [mark for mark, _ in task.file.marks if task.start < mark < end]
+        return _cut(task, cuts, search=False)
     with _at(task.file), OpenFile(storage, task.file, options) as opened:
         if opened.compression is not None:
             return whole
-    first = (task.start // SPLIT_BYTES + 1) * SPLIT_BYTES
-    cuts = list(range(first, end, SPLIT_BYTES))
-    if len(cuts) > 1 and end - cuts[-1] < SPLIT_BYTES // 2:
+    first = (task.start // _SPAN_BYTES + 1) * _SPAN_BYTES
+    cuts = list(range(first, end, _SPAN_BYTES))
+    if len(cuts) > 1 and end - cuts[-1] < _SPAN_BYTES // 2:
         cuts.pop()
-    spans = [Span(start=task.start, stop=cuts[0])]
-    for cut, stop in zip(cuts, [*cuts[1:], task.end], strict=True):
-        spans.append(Span(start=cut, stop=stop, search=True))
+    return _cut(task, cuts, search=True)
+
+
+def _cut(task: ScanTask, cuts: list[int], *, search: bool) -> list[Span]:
+    spans = []
+    for start, stop in zip([task.start, *cuts], [*cuts, task.end], strict=True):
+        spans.append(Span(start=start, stop=stop, search=search and start != task.start))
     return spans
 
 
