@@ -1,0 +1,249 @@
+"""From the words of a command line to the Python arguments of the same names."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import datetime
+import functools
+import json
+import operator as operators
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrecord_io.filters import Filters, Term, expression, parse
+from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType
+from tfrecord_io.schema import schema_from_json
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_FILTER = re.compile(
+    r"""\s* (?: "(?P<quoted>[^"]+)" | (?P<name>.+?) )
+        \s* (?: (?P<null> \s is \s+ (?:not\s+)? null )
+              | (?P<operator> == | != | <= | >= | = | < | > | \s not \s+ in \b | \s in \b )
+                \s* (?P<value> .+? ) )
+        \s*""",
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+_ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,'"]+)\s*(?:,|$)""")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"\d{4}(-\d\d){2}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_NUMBER = re.compile(r"[+-]?(\d+|(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+)")
+
+
+# --- words to values ------------------------------------------------------------------------------
+
+
+def parse_names(text: str) -> list[str]:
+    """Return names with commas between them; one that holds a comma stands in double quotes."""
+    return [name for row in csv.reader([text], skipinitialspace=True) for name in row]
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """Return name and value of ``name=value``, where the value may be JSON."""
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise ValueError(f"{text!r} has not the form name=value")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def parse_filter(text: str) -> Term:
+    """Return column, operator and value; the operators "is null" and "is not null" have None."""
+    found = _FILTER.fullmatch(text)
+    if not found:
+        raise ValueError(
+            f"{text!r} is no comparison; write one like 'month = 1', 'name in (a, b)' or "
+            "'time is null', with one of = != < <= > >= in, not in, is null, is not null"
+        )
+    column = found["quoted"] or found["name"]
+    if found["null"]:
+        return column, " ".join(found["null"].lower().split()), None
+    operator = " ".join(found["operator"].lower().split())
+    if operator in ("in", "not in"):
+        return column, operator, _parse_items(found["value"])
+    return column, operator, _parse_value(found["value"])
+
+
+def _parse_items(text: str) -> list[Any]:
+    inner = text[1:-1] if text[0] + text[-1] in ("()", "[]") else text
+    items: list[Any] = []
+    at = 0
+    while at < len(inner):
+        found = _ITEM.match(inner, at)
+        if not found or not found[1].strip():
+            raise ValueError(f"{text!r} is no list of values")
+        items.append(_parse_value(found[1].strip()))
+        at = found.end()
+    return items
+
+
+def _parse_value(text: str) -> Any:
+    """Return what a word stands for; what stands in quotes is always a string."""
+    if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0]:
+        try:
+            return ast.literal_eval(text)
+        except (SyntaxError, ValueError):
+            return text[1:-1]
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if _DATE.fullmatch(text):
+        return datetime.date.fromisoformat(text)
+    if _TIME.fullmatch(text):
+        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if _NUMBER.fullmatch(text):
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    return text
+
+
+def filters_of(texts: Iterable[str]) -> Filters:
+    """Return what all comparisons of a command line ask for, as the functions take it."""
+    terms = [parse_filter(text) for text in texts]
+    compared = [term for term in terms if term[1] not in ("is null", "is not null")]
+    if len(compared) == len(terms):
+        return compared or None
+    fits = [expression(parse(compared))] if compared else []
+    for column, operator, _ in terms:
+        if operator == "is null":
+            fits.append(pc.field(column).is_null())
+        elif operator == "is not null":
+            fits.append(pc.field(column).is_valid())
+    return functools.reduce(operators.and_, fits)
+
+
+def read_schema(path: str) -> pa.Schema:
+    """Return the schema in a file of columns and types, as ``tfrecord-io schema`` prints them."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from error
+    return schema_from_json([json.loads(line) for line in lines if line.strip()])
+
+
+def parse_limits(texts: Iterable[str]) -> Limits | None:
+    """Return the limits of all ``name=value`` of a command line."""
+    settings = dict(map(parse_setting, texts))
+    unknown = set(settings) - set(Limits.__slots__)
+    if unknown:
+        raise ValueError(f"there is no limit {min(unknown)!r}, only {_LIMITS}")
+    return Limits(**settings) if settings else None
+
+
+_LIMITS = ", ".join(Limits.__slots__)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def parsed(parse_words: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Return an option's callback that gives its words to a function."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            return parse_words(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error), ctx, param) from error
+
+    return callback
+
+
+def together(*options: Callable[[Function], Function]) -> Callable[[Function], Function]:
+    """Return several options as one decorator, in their order."""
+
+    def decorate(function: Function) -> Function:
+        return functools.reduce(lambda f, option: option(f), reversed(options), function)
+
+    return decorate
+
+
+paths = click.argument("path", nargs=-1, required=True)
+as_json = click.option("--json", "is_json", is_flag=True, help="JSON lines on a terminal too.")
+
+storage_options = click.option(
+    "--storage-option",
+    "storage_options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parsed(lambda texts: dict(map(parse_setting, texts))),
+    help="For the file system, such as anon=true. May be repeated.",
+)
+codec = click.option("--codec", type=click.Choice(get_args(CodecName)), default="auto")
+limits = click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=parsed(parse_limits),
+    help=f"Raise what files may demand: {_LIMITS}.",
+)
+threads = click.option("--threads", type=click.IntRange(min=1), help="Default: one for each core.")
+record_type = click.option(
+    "--record-type", type=click.Choice(get_args(RecordType)), default="Example", show_default=True
+)
+on_corrupt = click.option(
+    "--on-corrupt",
+    type=click.Choice(get_args(OnCorrupt)),
+    default="raise",
+    show_default=True,
+    help="What becomes of damaged files.",
+)
+columns = click.option(
+    "--columns",
+    metavar="NAME,...",
+    callback=parsed(parse_names),
+    help="Only these columns, in this order.",
+)
+filters = click.option(
+    "--filter",
+    "filters",
+    metavar="COMPARISON",
+    multiple=True,
+    callback=parsed(filters_of),
+    help="Only rows like this: 'month = 1', 'dest in (LAX, SFO)', 'x is null'. "
+    "May be repeated; all must hold.",
+)
+schema = click.option(
+    "--schema",
+    metavar="FILE",
+    callback=parsed(read_schema),
+    help="Columns and types, in a file like the output of 'tfrecord-io schema --json'.",
+)
+sample_files = click.option(
+    "--sample-files",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Look for columns and types in N files instead of in all.",
+)
+
+#: Where the files are, and how they are opened.
+access = together(
+    click.option(
+        "--compression",
+        default="infer",
+        metavar="NAME",
+        help="gzip, deflate, bzip2, zstd, snappy, lz4 or none. Default: look at each file.",
+    ),
+    storage_options,
+    limits,
+    codec,
+    threads,
+)
+
+#: What is read from them.
+selection = together(
+    columns,
+    filters,
+    schema,
+    click.option("--path-column", metavar="NAME", help="Add a column with each row's file."),
+)
+records = together(record_type, on_corrupt, sample_files)

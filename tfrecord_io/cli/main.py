@@ -1,0 +1,185 @@
+"""The commands of ``tfrecord-io``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.text import Text
+
+from tfrecord_io import __version__
+from tfrecord_io.cli import arguments
+from tfrecord_io.cli.progress import bytes_bar
+from tfrecord_io.cli.tables import RowTable, schema_table
+from tfrecord_io.cli.values import json_line, json_lines
+from tfrecord_io.cli.verbs import Program, write
+from tfrecord_io.commit import clean as clean_target
+from tfrecord_io.engines import local
+from tfrecord_io.parallel import thread_count
+from tfrecord_io.read import plan_files, plan_scan
+from tfrecord_io.schema import schema_to_json
+from tfrecord_io.tasks import Runner
+from tfrecord_io.work import Counting
+
+#: Rows of a table that are laid out at a time on a terminal.
+_TABLE_ROWS = 200
+
+
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tfrecord-io")
+def program() -> None:
+    """TFRecord files as tables: look at them, count them, convert them.
+
+    PATH is a folder, a file, or a pattern like 'data/*.tfrecord'; a local path or a URL such as
+    s3://bucket/data. On a terminal you get tables, in a pipe JSON lines.
+
+    \b
+    Exit codes: 0 done, 1 damaged or unfitting data, 2 usage, 3 storage,
+    4 the target exists, 130 interrupted.
+    """  # noqa: D301 - click takes this character for "leave the lines as they are"
+
+
+def main() -> NoReturn:
+    """Run the command line."""
+    program(prog_name="tfrecord-io")
+    raise SystemExit(0)
+
+
+@program.command()
+@arguments.paths
+@click.option("-n", "--rows", default=10, show_default=True, type=click.IntRange(min=1))
+@arguments.selection
+@arguments.as_json
+@arguments.records
+@arguments.access
+def head(path: tuple[str, ...], rows: int, is_json: bool, **how: Any) -> None:
+    """Show the first rows."""
+    _show_rows(path, rows, is_json, batch_rows=max(rows, 100), **how)
+
+
+@program.command()
+@arguments.paths
+@arguments.selection
+@arguments.as_json
+@arguments.records
+@arguments.access
+def cat(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
+    """Write all rows."""
+    _show_rows(path, None, is_json, **how)
+
+
+def _show_rows(path: tuple[str, ...], rows: int | None, is_json: bool, **how: Any) -> None:
+    with local.scan(list(path), **how) as reader:
+        console = Console(highlight=False)
+        batches = _first(reader, rows)
+        if is_json or not console.is_terminal:
+            for batch in batches:
+                write("".join(json_lines(batch)))
+        else:
+            _write_table(console, reader.schema, batches)
+
+
+def _first(batches: Iterable[pa.RecordBatch], rows: int | None) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if rows is None:
+            yield batch
+            continue
+        yield batch.slice(0, rows)
+        rows -= min(rows, batch.num_rows)
+        if not rows:
+            return
+
+
+def _write_table(console: Console, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+    table = RowTable(console, schema)
+    count = 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, _TABLE_ROWS):
+            table.write(batch.slice(start, _TABLE_ROWS))
+        count += batch.num_rows
+    if not count:
+        # There is still the heading to be seen.
+        table.write(pa.RecordBatch.from_pylist([], schema=schema))
+    table.write_rest()
+
+
+@program.command()
+@arguments.paths
+@arguments.as_json
+@arguments.records
+@arguments.access
+def schema(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
+    """Show columns and types."""
+    plan = plan_scan(list(path), schema_only=True, **how)
+    console = Console(highlight=False)
+    if is_json or not console.is_terminal:
+        write("".join(json_line(column) for column in schema_to_json(plan.schema)))
+    else:
+        console.print(schema_table(plan.schema, plan.partition_schema.names))
+
+
+@program.command()
+@arguments.paths
+@arguments.as_json
+@arguments.access
+def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any) -> None:
+    """Count the rows."""
+    plan = plan_files(list(path), **how)
+    runner = Runner(
+        plan.locations,
+        plan.storage_options,
+        plan.options,
+        lambda codec, file: Counting(codec, plan.options),
+    )
+    rows = sum(task.rows for task in plan.tasks if task.rows is not None)
+    unknown = [task for task in plan.tasks if task.rows is None]
+    done, total = 0, sum(task.file.size for task in unknown)
+    with bytes_bar("counting", total) as show:
+        counts = runner.run_all(unknown, thread_count(threads))
+        for task, of_file in zip(unknown, counts, strict=True):
+            rows += sum(of_file)
+            done += task.file.size
+            show(done)
+    if is_json:
+        write(json_line({"rows": rows}))
+    else:
+        write(f"{rows:,}\n" if Console().is_terminal else f"{rows}\n")
+
+
+@program.command()
+@click.argument("path")
+@click.option("--yes", is_flag=True, help="Do it; without it, only say what would be done.")
+@click.option(
+    "--stale-after",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Take writers on other machines for dead after so long without a change.",
+)
+@arguments.as_json
+@arguments.storage_options
+def clean(
+    path: str, yes: bool, stale_after: float | None, is_json: bool, storage_options: Any
+) -> None:
+    """Finish or remove what killed writers left behind."""
+    stale = {} if stale_after is None else {"stale_after": stale_after}
+    result = clean_target(path, storage_options, dry_run=not yes, **stale)
+    console = Console(highlight=False, soft_wrap=True)
+    if is_json or not console.is_terminal:
+        write(json_line({**dataclasses.asdict(result), "done": yes}))
+        return
+    finished, removed = ("finished", "removed") if yes else ("would finish", "would remove")
+    for word, what, jobs in (
+        (finished, "decided, not published in full", result.finished),
+        (removed, "staged, never committed", result.removed),
+        ("left alone", "may still run", result.running),
+    ):
+        for job in jobs:
+            console.print(Text.assemble((word, "bold"), f" job {job} ", (f"({what})", "dim")))
+    if not (result.finished or result.removed or result.running):
+        console.print("nothing to clean")
+    elif not yes and (result.finished or result.removed):
+        console.print("nothing was changed; --yes does it", style="dim")

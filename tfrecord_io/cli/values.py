@@ -1,0 +1,146 @@
+"""One value as text: short for a person, whole as JSON for a program.
+
+JSON has no bytes and no infinities; they are written as protobuf's JSON mapping writes them: bytes
+in base64, and the strings "NaN", "Infinity" and "-Infinity". Dates, times and timestamps are in
+ISO 8601's form, durations are whole numbers of their unit, decimals are strings.
+
+Nothing that came from a file reaches a terminal without `printable`: a value must not move the
+cursor or set the title of somebody's window.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pat
+from rich.filesize import decimal as size_text
+from rich.text import Text
+
+from tfrecord_io.schema import is_any_list
+
+#: Values of a list, and characters of a text, that a person gets to see.
+_SHOWN_ITEMS = 3
+_SHOWN_CHARACTERS = 40
+_SHOWN_BYTES = 8
+
+_NULL = Text("null", style="dim")
+
+
+def printable(text: str, keep: str = "") -> str:
+    """Return a text with what is not printable written as in a Python string."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
+    )
+
+
+def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return a column as Python numbers, texts, bytes, lists of these, and None."""
+    return column.cast(_plain_type(column.type)).to_pylist()  # type: ignore[no-any-return]
+
+
+def _plain_type(t: pa.DataType) -> pa.DataType:
+    if is_any_list(t):
+        return pa.large_list(_plain_type(t.value_type))
+    if pat.is_dictionary(t):
+        return _plain_type(t.value_type)
+    if pat.is_duration(t):
+        return pa.int64()
+    if pat.is_temporal(t) or pat.is_decimal(t):
+        return pa.string()
+    return pa.float32() if pat.is_float16(t) else t
+
+
+def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
+    """Return each row as a JSON object, on a line of its own."""
+    columns = [plain_values(column) for column in batch.columns]
+    names = batch.schema.names
+    for row in range(batch.num_rows):
+        values = {
+            name: _json_value(column[row]) for name, column in zip(names, columns, strict=True)
+        }
+        yield json_line(values)
+
+
+def json_line(value: Any) -> str:
+    """Return a value of JSON's types on one line."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_json_value(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def short_text(value: Any, t: pa.DataType) -> Text:
+    """Return one of `plain_values` for a table that a person reads."""
+    if value is None:
+        return _NULL
+    if isinstance(value, list):
+        return _short_list(value, t.value_type)
+    if isinstance(value, bytes):
+        return Text(_short_bytes(value))
+    if isinstance(value, bool):
+        return Text(str(value).lower())
+    if isinstance(value, float):
+        return Text(repr(value) if pat.is_float64(t) else f"{value:.7g}")
+    return Text(_cut(str(value)))
+
+
+def _short_list(values: list[Any], t: pa.DataType) -> Text:
+    # The last item shows no more than its neighbours; what counts is how many there are.
+    shown = [short_text(value, t) for value in values[:_SHOWN_ITEMS]]
+    text = Text(", ").join(shown)
+    if len(values) > _SHOWN_ITEMS:
+        return Text.assemble("[", text, ", … ", (f"{len(values)} values", "dim"), "]")
+    return Text.assemble("[", text, "]")
+
+
+def _cut(text: str) -> str:
+    if len(text) > _SHOWN_CHARACTERS:
+        return printable(text[: _SHOWN_CHARACTERS - 1]) + "…"
+    return printable(text)
+
+
+def _short_bytes(value: bytes) -> str:
+    size = size_text(len(value)).replace("bytes", "B").replace("byte", "B")
+    if image := _image_type(value):
+        return f"{image}, {size}"
+    start = value[:_SHOWN_BYTES].hex(" ")
+    more = " …" if len(value) > _SHOWN_BYTES else ""
+    return f"{size}: {start}{more}" if value else "0 B"
+
+
+def _image_type(value: bytes) -> str | None:
+    if value.startswith(b"\x89PNG\r\n\x1a\n") and len(value) >= 24:
+        return f"PNG {int.from_bytes(value[16:20], 'big')}x{int.from_bytes(value[20:24], 'big')}"
+    if value.startswith((b"GIF87a", b"GIF89a")) and len(value) >= 10:
+        return f"GIF {int.from_bytes(value[6:8], 'little')}x{int.from_bytes(value[8:10], 'little')}"
+    if value.startswith(b"\xff\xd8\xff"):
+        return "JPEG" + _jpeg_size(value)
+    if value.startswith(b"RIFF") and value[8:12] == b"WEBP":
+        return "WebP"
+    return None
+
+
+def _jpeg_size(value: bytes) -> str:
+    """Return the size that a JPEG's start-of-frame segment says (ITU T.81, B.2.2)."""
+    at = 2
+    while at + 9 <= len(value) and value[at] == 0xFF:
+        marker = value[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = value[at + 5 : at + 7], value[at + 7 : at + 9]
+            return f" {int.from_bytes(width, 'big')}x{int.from_bytes(height, 'big')}"
+        at += 2 + int.from_bytes(value[at + 2 : at + 4], "big")
+    return ""

@@ -1,0 +1,134 @@
+"""What every command has in common: errors as one text, exit codes, warnings, a closed pipe.
+
+===== ==========================================================================================
+code  meaning
+===== ==========================================================================================
+0     done
+1     the data are damaged or do not fit what was asked for (`TFRecordError`)
+2     usage: an option or argument is wrong (`OptionError`)
+3     the storage failed: nothing there, no permission, no room (`OSError`)
+4     the target exists (`DatasetExistsError`)
+130   interrupted
+===== ==========================================================================================
+
+Any other exception is a defect of this program and shows its traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from typing import Any
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.text import Text
+
+from tfrecord_io.cli.values import printable
+from tfrecord_io.errors import DatasetExistsError, OptionError, TFRecordError, TFRecordWarning
+
+DATA, USAGE, STORAGE, EXISTS, INTERRUPTED = 1, 2, 3, 4, 130
+
+
+class OutputClosed(Exception):  # noqa: N818 - it ends a command well
+    """Whoever read the output has had enough, as ``head`` does."""
+
+
+def error_console() -> Console:
+    """Return what writes to standard error."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def write(text: str) -> None:
+    """Write to standard output, in UTF-8.
+
+    Raises
+    ------
+    OutputClosed
+        Nobody reads it any more.
+    """
+    try:
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    except BrokenPipeError as error:
+        raise OutputClosed from error
+
+
+class Verb(click.Command):
+    """A command that ends with one of the exit codes."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        option = click.Option(
+            ["--traceback"], is_flag=True, help="Show where an error comes from.", expose_value=True
+        )
+        self.params.append(option)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Carry the command out; what it raises becomes a text and an exit code."""
+        is_traced = ctx.params.pop("traceback")
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", TFRecordWarning)
+            warnings.showwarning = _show_warning
+            try:
+                return super().invoke(ctx)
+            except OutputClosed:
+                # Else the interpreter complains when it flushes the stream at its end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                return ctx.exit(0)
+            except KeyboardInterrupt:
+                _show("interrupted", "")
+                return ctx.exit(INTERRUPTED)
+            except (TFRecordError, pa.ArrowException, OSError) as error:
+                if is_traced:
+                    traceback.print_exc()
+                else:
+                    _show("error", _text(error))
+                return ctx.exit(_exit_code(error))
+
+
+class Program(click.Group):
+    """The commands, in the order in which they were added."""
+
+    command_class = Verb
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(self.commands)
+
+
+def _exit_code(error: BaseException) -> int:
+    if isinstance(error, DatasetExistsError):
+        return EXISTS
+    if isinstance(error, OptionError):
+        return USAGE
+    if isinstance(error, TFRecordError):
+        return DATA
+    return STORAGE if isinstance(error, OSError) else DATA
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, OSError) and not isinstance(error, TFRecordError) and error.strerror:
+        place = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{place}"
+    return str(error) or type(error).__name__
+
+
+def _show(kind: str, message: str) -> None:
+    style = "bold yellow" if kind == "warning" else "bold red"
+    text = printable(message, keep="\n")
+    error_console().print(Text.assemble((kind, style), f": {text}" if text else ""))
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: Any = None,
+    line: str | None = None,
+) -> None:
+    _show("warning", str(message))
