@@ -75,6 +75,8 @@ def parse_filter(text: str) -> Term:
 
 def _parse_items(text: str) -> list[Any]:
     inner = text[1:-1] if text[0] + text[-1] in ("()", "[]") else text
+    if inner[:1] in ("(", "["):
+        raise ValueError(f"{text!r} has a bracket that is not closed")
     items: list[Any] = []
     at = 0
     while at < len(inner):

@@ -1,0 +1,299 @@
+"""The command line: what it writes where, and how it ends."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import tfrecord_io as tfr
+from tfrecord_io.cli.arguments import filters_of, parse_filter, parse_names, parse_setting
+from tfrecord_io.cli.main import program
+from tfrecord_io.cli.tables import RowTable
+from tfrecord_io.cli.values import plain_values, printable, short_text
+
+PROGRAM = [sys.executable, "-W", "error", "-c", "from tfrecord_io.cli import main; main()"]
+
+
+@pytest.fixture
+def data(tmp_path):
+    path = tmp_path / "data"
+    table = pa.table(
+        {
+            "n": pa.array([1, None, 3], pa.int64()),
+            "name": ["a", "b", None],
+            "raw": [b"\xff\x00", b"", b"x" * 20],
+            "many": [[1.5, float("inf")], [], None],
+            "month": [1, 1, 2],
+        }
+    )
+    tfr.write_table(
+        table.set_column(3, "many", table["many"].cast(pa.list_(pa.float32()))),
+        path,
+        partition_by="month",
+    )
+    return path
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(program, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def rows_of(text):
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def on_terminal(words, columns=100):
+    """Run the program with a terminal for its output, and return what the terminal got."""
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    process = subprocess.Popen(
+        [*PROGRAM, *map(str, words)], stdout=follower, stderr=follower, env=environment
+    )
+    os.close(follower)
+    got = b""
+    while True:
+        try:
+            piece = os.read(leader, 65536)
+        except OSError:  # Linux says so when the other side is closed.
+            break
+        if not piece:
+            break
+        got += piece
+    os.close(leader)
+    assert process.wait(60) == 0, got
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", got.decode().replace("\r\n", "\n"))
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_a_pipe_gets_json_lines_of_whole_values(data):
+    assert rows_of(run("cat", data).stdout) == [
+        {"n": 1, "name": "a", "raw": "/wA=", "many": [1.5, "Infinity"], "month": 1},
+        {"n": None, "name": "b", "raw": "", "many": [], "month": 1},
+        {"n": 3, "name": None, "raw": "eHh4eHh4eHh4eHh4eHh4eHh4eHg=", "many": None, "month": 2},
+    ]
+
+
+def test_head_takes_rows_columns_and_filters(data):
+    assert rows_of(run("head", data, "-n", 1, "--columns", "month,n").stdout) == [
+        {"month": 1, "n": 1}
+    ]
+    kept = run("head", data, "--filter", "month = 1", "--filter", "n is null", "--columns", "name")
+    assert rows_of(kept.stdout) == [{"name": "b"}]
+
+
+def test_schema_is_what_the_option_schema_takes(data, tmp_path):
+    columns = run("schema", data).stdout
+    assert rows_of(columns)[0] == {"name": "n", "type": "int64"}
+    path = tmp_path / "schema.jsonl"
+    path.write_text(columns.replace('"int64"', '"int16"', 1))
+    assert run("cat", data, "--schema", path).stdout == run("cat", data).stdout
+    path.write_text('{"name": "n"}')
+    assert "--schema" in run("cat", data, "--schema", path, code=2).stderr
+    assert "No such file" in run("cat", data, "--schema", tmp_path / "none", code=2).stderr
+
+
+def test_count(data):
+    assert run("count", data).stdout == "3\n"
+    assert run("count", data, "--json").stdout == '{"rows": 3}\n'
+    for file in data.rglob("_SUCCESS"):
+        file.unlink()
+    assert run("count", data, data).stdout == "6\n"
+
+
+def test_clean_says_what_it_would_do(data):
+    said = json.loads(run("clean", data).stdout)
+    assert said == {"finished": [], "removed": [], "running": [], "done": False}
+    assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
+
+
+def test_a_terminal_gets_a_table(data):
+    shown = on_terminal(["head", data])
+    lines = shown.splitlines()
+    assert lines[0].split() == ["n", "name", "raw", "many", "month"]
+    assert lines[1].split() == ["int64", "string", "binary", "list<float32>", "int64"]
+    assert "2 B: ff 00" in shown
+    assert "null" in shown
+    assert "[1.5, inf]" in shown
+
+
+def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(data):
+    shown = on_terminal(["cat", data], columns=20)
+    assert shown.splitlines()[0].split() == ["n", "name"]
+    assert "3 more columns: raw" in shown
+
+
+def test_a_terminal_gets_json_where_asked(data):
+    assert len(rows_of(on_terminal(["cat", data, "--json"]))) == 3
+
+
+def test_schema_on_a_terminal_tells_partition_columns(data):
+    shown = on_terminal(["schema", data])
+    assert "list<float32>" in shown
+    assert shown.rstrip().endswith("partition folders")
+
+
+def test_a_table_without_rows_still_has_its_heading(tmp_path):
+    tfr.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "empty")
+    assert on_terminal(["head", tmp_path / "empty"]).split()[:2] == ["x", "int64"]
+
+
+def test_many_columns_are_not_put_into_words_for_nothing():
+    from rich.console import Console
+
+    schema = pa.schema([(f"c{i}", pa.int64()) for i in range(5000)])
+    console = Console(width=40, file=open(os.devnull, "w"), record=True)  # noqa: SIM115, PTH123
+    table = RowTable(console, schema)
+    table.write(pa.RecordBatch.from_pylist([{"c0": 1}], schema=schema))
+    table.write_rest()
+    console.file.close()
+    assert "4994 more columns" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (b"", "0 B"),
+        (b"abc", "3 B: 61 62 63"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x1c\0\0\0\x20", "PNG 28x32, 24 B"),
+        (b"GIF89a\x05\0\x06\0" + bytes(1990), "GIF 5x6, 2.0 kB"),
+        (b"\xff\xd8\xff\xe0\0\x04ab\xff\xc0\0\x11\x08\0\x10\0\x20", "JPEG 32x16, 17 B"),
+        (b"\xff\xd8\xff\xe0\xff\xff", "JPEG, 6 B"),
+        (b"RIFF\0\0\0\0WEBP", "WebP, 12 B"),
+    ],
+)
+def test_bytes_are_told_by_size_and_start(value, text):
+    assert short_text(value, pa.binary()).plain == text
+
+
+def test_values_do_not_reach_the_terminal_as_commands():
+    assert short_text("\x1b]0;title\x07", pa.string()).plain == "\\x1b]0;title\\x07"
+    assert short_text("[bold]x[/bold]", pa.string()).plain == "[bold]x[/bold]"
+    assert printable("a\u202eb\n", keep="\n") == "a\\u202eb\n"
+
+
+def test_times_and_decimals_are_texts():
+    column = pa.array([1], pa.timestamp("ns", "UTC"))
+    assert plain_values(column) == ["1970-01-01 00:00:00.000000001Z"]
+    assert plain_values(pa.array([[1]], pa.list_(pa.duration("s")))) == [[1]]
+    assert plain_values(pa.array(["1.50"]).cast(pa.decimal128(5, 2))) == ["1.50"]
+    assert plain_values(pa.array([[1]], pa.list_(pa.date32()))) == [["1970-01-02"]]
+
+
+# --- words to arguments ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "term"),
+    [
+        ("month = 1", ("month", "=", 1)),
+        ("month=1", ("month", "=", 1)),
+        ("x>=-1.5e3", ("x", ">=", -1500.0)),
+        ("x != true", ("x", "!=", True)),
+        ("name == New York", ("name", "==", "New York")),
+        ("code = '01'", ("code", "=", "01")),
+        ('"a = b" < 2', ("a = b", "<", 2)),
+        ("a in (LAX, 'S, O', 3)", ("a", "in", ["LAX", "S, O", 3])),
+        ("a NOT  IN [1,2]", ("a", "not in", [1, 2])),
+        ("inside in x", ("inside", "in", ["x"])),
+        ("t is  Not null", ("t", "is not null", None)),
+    ],
+)
+def test_filters_are_read(text, term):
+    assert parse_filter(text) == term
+
+
+def test_dates_and_times_in_filters():
+    import datetime
+
+    assert parse_filter("d < 2026-01-02")[2] == datetime.date(2026, 1, 2)
+    day = datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.timezone.utc)
+    assert parse_filter("d < 2026-01-02T03:04Z")[2] == day
+    assert parse_filter("d < '2026-01-02'")[2] == "2026-01-02"
+
+
+@pytest.mark.parametrize("text", ["", "x", "= 1", "x =", "x in (", "x in (a,,b)"])
+def test_what_is_no_filter_is_refused(text):
+    with pytest.raises(ValueError, match=r"no comparison|no list|not closed"):
+        filters_of([text])
+
+
+def test_names_and_settings():
+    assert parse_names('a, b,"c,d"') == ["a", "b", "c,d"]
+    assert parse_setting('client_kwargs={"a": 1}') == ("client_kwargs", {"a": 1})
+    assert parse_setting("key=AKIA=") == ("key", "AKIA=")
+
+
+# --- how it ends ----------------------------------------------------------------------------------
+
+
+def test_damaged_data_end_with_1(data):
+    file = next(data.rglob("*.tfrecord"))
+    file.write_bytes(file.read_bytes()[:-1])
+    text = run("cat", data, code=1).stderr
+    assert text.startswith("error: ")
+    assert str(file) in text
+    assert "Traceback" not in text
+    assert "Traceback" in run("cat", data, "--traceback", code=1).stderr
+    warned = run("cat", data, "--on-corrupt", "skip_file")
+    assert warned.stderr.startswith("warning: ")
+
+
+def test_wrong_usage_ends_with_2(data):
+    assert "'nope'" in run("head", data, "--columns", "nope", code=2).stderr
+    assert "bogus" in run("head", data, "--filter", "bogus", code=2).stderr
+    assert "max_features" in run("head", data, "--limit", "x=1", code=2).stderr
+    assert "max_features" in run("head", data, "--limit", "max_features=0", code=2).stderr
+    run("head", code=2)
+
+
+def test_storage_errors_end_with_3(tmp_path):
+    text = run("head", tmp_path / "nothing", code=3).stderr
+    assert text == f"error: No such file or directory: {tmp_path / 'nothing'}\n"
+
+
+def test_limits_reach_the_reader(data):
+    assert "max_features" in run("head", data, "--limit", "max_features=1", code=1).stderr
+
+
+def test_a_closed_pipe_is_no_error(tmp_path):
+    tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
+    process = subprocess.Popen(
+        [*PROGRAM, "cat", str(tmp_path / "long")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b'{"x": 0}\n'
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(60) == 0
+
+
+def test_control_c_ends_with_130(tmp_path):
+    tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
+    with subprocess.Popen(
+        [*PROGRAM, "cat", str(tmp_path / "long")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        process.stdout.readline()
+        time.sleep(0.2)  # It now waits for the full pipe.
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == b"interrupted\n"
+        assert process.returncode == 130
+
+
+def test_version_and_help():
+    assert tfr.__version__ in run("--version").stdout
+    assert "130 interrupted" in run("--help").stdout
+    assert list(program.commands) == program.list_commands(None)
