@@ -345,7 +345,7 @@ class _List:
     def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
         faults = _null_faults(array, self._null_text)
         if pat.is_list_view(self._source) or pat.is_large_list_view(self._source):
-            array = _without_views(array)
+            array = without_views(array)
         if pat.is_fixed_size_list(self._source):
             return self._from_fixed_size(array, faults)
         return self._from_offsets(array, faults)
@@ -444,7 +444,7 @@ def _faults_of_rows(
     return live
 
 
-def _without_views(array: pa.Array) -> pa.Array:
+def without_views(array: pa.Array) -> pa.Array:
     """Return the large_list with the rows of a list view, which may overlap and lie anywhere.
 
     Arrow's own cast is not used: with nulls it made invalid arrays (pyarrow 26.0.1).
