@@ -14,8 +14,7 @@ import pyarrow as pa
 from tfrecord_io.cast import to_wire
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import BatchEncoder
-from tfrecord_io.compression import Compressor, compressor, suffix
-from tfrecord_io.errors import OptionError
+from tfrecord_io.compression import Compression, Compressor, compressor, suffix
 from tfrecord_io.options import SPLIT_BYTES
 from tfrecord_io.plan import WriteJob
 from tfrecord_io.schema import wire_schema
@@ -68,7 +67,36 @@ def file_format(job: WriteJob) -> FileFormat:
     """Return the format that a job writes."""
     if job.file_format == "tfrecord":
         return TFRecordFormat(job)
-    raise OptionError(f"file_format is {job.file_format!r}; it must be 'tfrecord'")
+    # Loaded on demand: most writes need no other format.
+    from tfrecord_io.formats.writing import OtherFormat
+
+    return OtherFormat(job)
+
+
+def check_file_format(name: str, schema: pa.Schema, compression: Compression | None) -> None:
+    """Raise unless files of another format than TFRecord can hold rows of this schema.
+
+    Parameters
+    ----------
+    name : str
+        See `tfrecord_io.formats.get_format`.
+    schema : pyarrow.Schema
+        The columns that go into the files.
+    compression : str or None
+        What the files are to be compressed with.
+
+    Raises
+    ------
+    OptionError
+        There is no such format, or it has no such compression.
+    UnsupportedTypeError
+        A type that the format cannot hold.
+    MissingDependencyError
+        The format needs a package that is not installed.
+    """
+    from tfrecord_io.formats.writing import check_writable
+
+    check_writable(name, schema, compression)
 
 
 class TFRecordFormat:

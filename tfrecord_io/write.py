@@ -39,6 +39,7 @@ from tfrecord_io.options import (
     choice,
     positive,
 )
+from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.schema import check_writable, normal_schema
 from tfrecord_io.staging import STAGING_NAME, Staging
@@ -60,6 +61,7 @@ def plan_write(
     storage_options: Mapping[str, Any] | None = None,
     empty_partition: EmptyPartition = "error",
     owner_pid: int | None = None,
+    file_format: str = "tfrecord",
 ) -> WriteJob:
     """Check a write, finish or remove what killed jobs left in the target, and begin a job.
 
@@ -94,6 +96,8 @@ def plan_write(
     owner_pid : int, optional
         The process on this host whose end means that the job is dead, for engines whose planning
         process ends before the job does. By default this process.
+    file_format : str
+        What the files are, see `tfrecord_io.part_writer.check_file_format`.
 
     Returns
     -------
@@ -118,8 +122,12 @@ def plan_write(
         raise OptionError('mode="overwrite_partitions" needs partition columns; name them')
     known_compression = normalize_compression(compression)
     level = check_level(known_compression, compression_level)
-    check_writable(pa.schema([f for f in schema if f.name not in names]), record_type)
-    get_codec(codec)
+    in_files = pa.schema([f for f in schema if f.name not in names])
+    if file_format == "tfrecord":
+        check_writable(in_files, record_type)
+        get_codec(codec)
+    else:
+        check_file_format(file_format, in_files, known_compression)
     normal = normal_schema(schema)
     storage, root = open_storage(path, storage_options)
     _check_target(storage, root, mode)
@@ -134,7 +142,7 @@ def plan_write(
             skip=skip,
             schema=pa.schema([f.with_nullable(schema.field(f.name).nullable) for f in normal]),
             partition_by=names,
-            file_format="tfrecord",
+            file_format=file_format,
             record_type=record_type,
             compression=known_compression,
             compression_level=level,

@@ -1,0 +1,333 @@
+"""What a file format is for `convert`: how its files are looked at, read and written.
+
+A format is a small frozen object that pickles. It is given open files and gives record batches, or
+takes batches and gives bytes; folders, partition values, filters and commits are the business of
+others.
+
+Invariants
+----------
+- Reading streams: memory is bounded by a row group, stripe, batch or block of the file.
+- Where a file is divided into pieces depends on the file alone.
+- A value never changes its type in silence: what does not fit the columns that were found, or
+  asked for, is a `SchemaMismatchError` with path and row.
+- What is written depends on the rows alone, not on the batches that they come in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+
+from tfrecord_io.compression import HEAD_BYTES, Compression, detect
+from tfrecord_io.decompression import decompressor
+from tfrecord_io.errors import CorruptDataError, EncodeError, SchemaMismatchError
+from tfrecord_io.plan import ScanFile
+from tfrecord_io.storage import Storage
+
+#: A large file is divided into pieces of about so many bytes, where its format allows it.
+PIECE_BYTES = 128 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A run of a file's units: row groups of Parquet, stripes of ORC, batches of Arrow IPC.
+
+    Attributes
+    ----------
+    start, end : int or None
+        The first unit, and the one behind the last; None for the end of the file.
+    row : int or None
+        Index in the file of the first row, where that is known.
+    bytes : int
+        Its share of the file, for progress.
+    """
+
+    start: int = 0
+    end: int | None = None
+    row: int | None = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a look at a file told.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Its columns.
+    pieces : tuple of Piece
+        How it is divided.
+    """
+
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+
+
+class InputFile:
+    """A file to read, of any storage.
+
+    Parameters
+    ----------
+    storage : Storage
+        Where it is.
+    file : ScanFile
+        What it is; its version is held to.
+    """
+
+    def __init__(self, storage: Storage, file: ScanFile) -> None:
+        self._storage = storage
+        self._file = file
+        self.url = file.url
+        self.size = file.size
+
+    def open(self) -> BinaryIO:
+        """Open it as it is."""
+        return self._storage.open_read(self._file.path, self._file.version)
+
+    @contextlib.contextmanager
+    def open_decompressed(self) -> Iterator[BinaryIO]:
+        """Open it as a stream of decompressed bytes."""
+        with self.open() as handle:
+            head = _head(handle)
+            handle.seek(0)
+            compression = detect(head, self._file.path)
+            if compression is None:
+                yield handle
+            else:
+                yield io.BufferedReader(_Decompressed(handle, compression))
+
+
+def _head(handle: BinaryIO) -> bytes:
+    head = b""
+    while len(head) < HEAD_BYTES and (more := handle.read(HEAD_BYTES - len(head))):
+        head += more
+    return head
+
+
+class _Decompressed(io.RawIOBase):
+    def __init__(self, handle: BinaryIO, compression: Compression) -> None:
+        self._stream = decompressor(compression, handle)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class TableWriter(Protocol):
+    """Writes one file."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows, of the schema that the writer was opened with."""
+
+    def close(self) -> None:
+        """Write what is left; the sink stays open."""
+
+
+class Format(Protocol):
+    """A file format.
+
+    Attributes
+    ----------
+    name : str
+        Its name, also in manifests.
+    suffixes : tuple of str
+        What names of its files end in, before a suffix of compression.
+    compressions : tuple of str
+        What it can be compressed with.
+    default_compression : str or None
+        What the users of the format expect.
+    is_wrapped : bool
+        Whether compression is put around the file, and shows in its name, as with text.
+    is_grouped : bool
+        Whether the rows of one `TableWriter.write` stay together in the file, so that where they
+        are cut must not depend on the batches that come in.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - see above
+
+    @property
+    def suffixes(self) -> tuple[str, ...]: ...  # noqa: D102 - see above
+
+    @property
+    def compressions(self) -> tuple[Compression, ...]: ...  # noqa: D102 - see above
+
+    @property
+    def default_compression(self) -> Compression | None: ...  # noqa: D102 - see above
+
+    @property
+    def is_wrapped(self) -> bool: ...  # noqa: D102 - see above
+
+    @property
+    def is_grouped(self) -> bool: ...  # noqa: D102 - see above
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Look at a file; where `schema` is given, only how it is divided is of interest."""
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Give the rows of a piece: the columns of `schema` that it has, `conform` does the rest.
+
+        Parameters
+        ----------
+        file : InputFile
+            The file.
+        piece : Piece
+            Of its `look`.
+        schema : pyarrow.Schema
+            The columns that are wanted.
+        found : pyarrow.Schema or None
+            All columns that looking at the files told; None if the caller gave the columns.
+        """
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file.
+
+        Raises
+        ------
+        UnsupportedTypeError, pyarrow.ArrowException
+            The format cannot hold the schema.
+        """
+
+
+@contextlib.contextmanager
+def damage_named(url: str) -> Iterator[None]:
+    """Raise what pyarrow says of a damaged file as `CorruptDataError` with the file's path.
+
+    pyarrow's own IOError has no errno; errors of the store have one and pass.
+    """
+    try:
+        yield
+    except pa.ArrowException as error:
+        raise CorruptDataError(f"the file cannot be read: {error}", path=url) from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise CorruptDataError(f"the file cannot be read: {error}", path=url) from error
+
+
+def divided(
+    sizes: Sequence[int], file_size: int, rows: Sequence[int] | None = None
+) -> tuple[Piece, ...]:
+    """Return pieces of about `PIECE_BYTES` of units of known size.
+
+    Parameters
+    ----------
+    sizes : sequence of int
+        Bytes of each unit, as they count towards `PIECE_BYTES`.
+    file_size : int
+        Bytes of the file.
+    rows : sequence of int, optional
+        Rows of each unit.
+    """
+    total = sum(sizes) or 1
+    cuts = [0]
+    held = 0
+    for index, size in enumerate(sizes):
+        if held and held + size > PIECE_BYTES:
+            cuts.append(index)
+            held = 0
+        held += size
+    cuts.append(len(sizes))
+    pieces = []
+    done, done_bytes = 0, 0
+    for start, end in itertools.pairwise(cuts):
+        done += sum(sizes[start:end])
+        upto = file_size if end == len(sizes) else file_size * done // total
+        row = None if rows is None and start else sum(rows[:start]) if rows is not None else 0
+        pieces.append(Piece(start=start, end=end, row=row, bytes=upto - done_bytes))
+        done_bytes = upto
+    return tuple(pieces)
+
+
+def conform(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, url: str, first_row: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Bring batches to a schema: columns by name, missing ones null, values cast exactly.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A value that does not fit its type, or a null in a column that is not nullable.
+    """
+    row = first_row
+    for batch in batches:
+        arrays = [_conformed(batch, field, url, row) for field in schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
+        row = None if row is None else row + batch.num_rows
+
+
+def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None) -> pa.Array:
+    found = batch.schema.get_all_field_indices(field.name)
+    array = batch.column(found[0]) if found else pa.nulls(batch.num_rows)
+    if array.null_count and not field.nullable:
+        raise SchemaMismatchError(
+            f"column {field.name!r} has a null, and the schema says that it has none",
+            path=url,
+            feature=field.name,
+            row=row_of(lambda part: part.null_count > 0, array, row),
+        )
+    if array.type == field.type:
+        return array
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatchError(
+            f"column {field.name!r} is {array.type}, and its values do not fit {field.type}: "
+            f"{error}; give the column another type in the schema",
+            path=url,
+            feature=field.name,
+            row=row_of(lambda part: not _casts(part, field.type), array, row),
+        ) from error
+
+
+def _casts(array: pa.Array, t: pa.DataType) -> bool:
+    try:
+        array.cast(t)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def row_of(
+    is_bad: Callable[[pa.Array], bool], array: pa.Array, first_row: int | None
+) -> int | None:
+    """Return the row of the first value that is bad, by halves."""
+    if first_row is None:
+        return None
+    low, high = 0, len(array)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_bad(array.slice(low, middle - low)):
+            high = middle
+        else:
+            low = middle
+    return first_row + low
+
+
+def refuse_null(name: str, array: pa.Array, row_offset: int) -> None:
+    """Raise `EncodeError` for the first null of a column that must have none."""
+    if array.null_count:
+        raise EncodeError(
+            f"column {name!r} has a null, and is not nullable",
+            feature=name,
+            row=row_of(lambda part: part.null_count > 0, array, row_offset),
+        )

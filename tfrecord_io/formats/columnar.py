@@ -1,0 +1,233 @@
+"""Parquet, ORC and Arrow IPC through pyarrow.
+
+Row groups, stripes and batches are what a file is divided by. Columns that are not wanted are not
+read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from tfrecord_io.compression import Compression
+from tfrecord_io.formats.base import (
+    InputFile,
+    Look,
+    Piece,
+    TableWriter,
+    damage_named,
+    divided,
+)
+
+#: Rows that are decoded at a time.
+_BATCH_ROWS = 65_536
+
+_STREAM_MAGIC = b"\xff\xff\xff\xff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetFormat:
+    """Parquet; see `tfrecord_io.formats.base.Format`."""
+
+    name: str = "parquet"
+    suffixes: tuple[str, ...] = (".parquet", ".parq", ".pq")
+    compressions: tuple[Compression, ...] = ("gzip", "zstd", "snappy", "lz4")
+    default_compression: Compression | None = "snappy"
+    is_wrapped: bool = False
+    is_grouped: bool = True
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Read the footer."""
+        import pyarrow.parquet as pq
+
+        del schema
+        with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
+            groups = [parquet.metadata.row_group(n) for n in range(parquet.num_row_groups)]
+            return Look(
+                schema=parquet.schema_arrow.remove_metadata(),
+                pieces=divided(
+                    [group.total_byte_size for group in groups],
+                    file.size,
+                    [group.num_rows for group in groups],
+                ),
+            )
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read row groups."""
+        import pyarrow.parquet as pq
+
+        del found
+        with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
+            end = parquet.num_row_groups if piece.end is None else piece.end
+            yield from parquet.iter_batches(
+                batch_size=_BATCH_ROWS,
+                row_groups=list(range(piece.start, end)),
+                columns=schema.names,
+                use_threads=False,
+            )
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file; each write is a row group."""
+        import pyarrow.parquet as pq
+
+        is_default = level is None or compression not in ("gzip", "zstd")
+        writer = pq.ParquetWriter(
+            stream,
+            schema,
+            compression=compression or "none",
+            compression_level=None if is_default else level,
+        )
+        return _Grouped(writer, lambda table: writer.write_table(table, max(1, table.num_rows)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrcFormat:
+    """ORC; see `tfrecord_io.formats.base.Format`."""
+
+    name: str = "orc"
+    suffixes: tuple[str, ...] = (".orc",)
+    compressions: tuple[Compression, ...] = ("deflate", "zstd", "snappy", "lz4")
+    default_compression: Compression | None = "zstd"
+    is_wrapped: bool = False
+    is_grouped: bool = True
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Read the footer."""
+        import pyarrow.orc as po
+
+        del schema
+        with file.open() as handle, damage_named(file.url):
+            orc = po.ORCFile(handle)
+            return Look(
+                schema=orc.schema.remove_metadata(),
+                pieces=divided(_evenly(file.size, orc.nstripes), file.size),
+            )
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read stripes."""
+        import pyarrow.orc as po
+
+        del found
+        with file.open() as handle, damage_named(file.url):
+            orc = po.ORCFile(handle)
+            columns = [name for name in schema.names if name in orc.schema.names]
+            end = orc.nstripes if piece.end is None else piece.end
+            for stripe in range(piece.start, end):
+                yield orc.read_stripe(stripe, columns=columns)
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file."""
+        import pyarrow.orc as po
+
+        del level
+        codec = "zlib" if compression == "deflate" else compression or "uncompressed"
+        writer = po.ORCWriter(stream, compression=codec)
+        # A writer that was given no rows knows no columns.
+        writer.write(schema.empty_table())
+        return _Grouped(writer, writer.write)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrowFormat:
+    """Arrow IPC files, and streams to read; see `tfrecord_io.formats.base.Format`."""
+
+    name: str = "arrow"
+    suffixes: tuple[str, ...] = (".arrow", ".feather", ".ipc", ".arrows")
+    compressions: tuple[Compression, ...] = ("zstd", "lz4")
+    default_compression: Compression | None = None
+    is_wrapped: bool = False
+    is_grouped: bool = True
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Read the schema."""
+        del schema
+        with file.open() as handle, damage_named(file.url):
+            if _is_stream(handle):
+                found = pa.ipc.open_stream(handle).schema
+                return Look(schema=found.remove_metadata(), pieces=(Piece(bytes=file.size),))
+            ipc = pa.ipc.open_file(handle)
+            return Look(
+                schema=ipc.schema.remove_metadata(),
+                pieces=divided(_evenly(file.size, ipc.num_record_batches), file.size),
+            )
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read record batches."""
+        del found
+        with file.open() as handle, damage_named(file.url):
+            if _is_stream(handle):
+                yield from pa.ipc.open_stream(handle)
+                return
+            names = pa.ipc.open_file(handle).schema.names
+            wanted = [index for index, name in enumerate(names) if name in schema.names]
+            options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
+            handle.seek(0)
+            ipc = pa.ipc.open_file(handle, options=options)
+            end = ipc.num_record_batches if piece.end is None else piece.end
+            for index in range(piece.start, end):
+                batch = ipc.get_batch(index)
+                # No wanted field is taken for all fields.
+                yield batch if wanted else batch.select([])
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file; each write is a record batch."""
+        codec = None
+        if compression == "lz4":
+            codec = pa.Codec("lz4_frame")
+        elif compression is not None:
+            codec = pa.Codec(compression, level)
+        options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+        writer = pa.ipc.new_file(stream, schema, options=options)
+        return _Grouped(writer, writer.write_table)
+
+
+class _Grouped:
+    """Writes each batch as a table of one chunk."""
+
+    def __init__(self, writer: Any, write_table: Any) -> None:
+        self._writer = writer
+        self._write_table = write_table
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._write_table(pa.Table.from_batches([batch]))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _is_stream(handle: BinaryIO) -> bool:
+    is_stream = handle.read(4) == _STREAM_MAGIC
+    handle.seek(0)
+    return is_stream
+
+
+def _evenly(size: int, count: int) -> Sequence[int]:
+    """Return the sizes of units that tell none."""
+    return [size // count] * count if count else []

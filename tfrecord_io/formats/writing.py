@@ -1,0 +1,223 @@
+"""Part files of other formats: a job's batches in normal form, in groups that only rows decide.
+
+pyarrow's writers make a row group, stripe or batch of what they are given at once. So rows are
+gathered here and cut where a count of rows, or of bytes that is worked out from the values alone,
+is reached. Memory is bounded by a group for each open file.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.cast import without_views
+from tfrecord_io.compression import Compression, compressor, suffix
+from tfrecord_io.errors import OptionError, UnsupportedTypeError
+from tfrecord_io.formats import get_format
+from tfrecord_io.formats.base import Format, TableWriter, refuse_null
+from tfrecord_io.part_writer import FileWriter, WrittenFile
+from tfrecord_io.plan import WriteJob
+from tfrecord_io.schema import check_writable as check_columns
+from tfrecord_io.schema import normal_schema, storage_type
+from tfrecord_io.storage import Sink
+
+#: A group ends with the row that reaches one of these.
+_GROUP_ROWS = 131_072
+_GROUP_BYTES = 64 * 1024 * 1024
+
+
+def check_writable(name: str, schema: pa.Schema, compression: Compression | None) -> None:
+    """See `tfrecord_io.part_writer.check_file_format`."""
+    found = get_format(name)
+    if compression is not None and compression not in found.compressions:
+        known = ", ".join(map(repr, found.compressions)) or "none"
+        raise OptionError(
+            f"compression is {compression!r}, which {name} files do not have; they have {known}"
+        )
+    # What TFRecord cannot hold, manifests cannot name.
+    check_columns(schema, "SequenceExample")
+    for field in normal_schema(schema):
+        only = pa.schema([field])
+        try:
+            writer = found.open_writer(cast("BinaryIO", io.BytesIO()), only, None, None)
+            writer.write(pa.RecordBatch.from_arrays([pa.array([], field.type)], schema=only))
+            writer.close()
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise UnsupportedTypeError(
+                f"column {field.name!r} has the type {field.type}, which {name} files cannot "
+                "hold: cast it, leave it out with columns, or choose another format",
+                feature=field.name,
+            ) from error
+
+
+class OtherFormat:
+    """Files of a format of `tfrecord_io.formats`; see `tfrecord_io.part_writer.FileFormat`."""
+
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
+        self._format = get_format(job.file_format)
+        self._fields = list(job.data_schema)
+        self._schema = normal_schema(job.data_schema)
+        self.extension = extension_of(self._format, job.compression)
+
+    def prepare(
+        self, batch: pa.RecordBatch, row_offset: int
+    ) -> tuple[pa.RecordBatch, frozenset[str]]:
+        """Cast to normal form, which changes no value."""
+        arrays = []
+        for field, target in zip(self._fields, self._schema, strict=True):
+            column = batch.column(field.name)
+            if not field.nullable:
+                refuse_null(field.name, column, row_offset)
+            arrays.append(_normal(column, target.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema), frozenset()
+
+    def open(self, sink: Sink) -> FileWriter:
+        """Begin a file."""
+        return _Writer(sink, self._format, self._schema, self._job)
+
+
+def extension_of(found: Format, compression: Compression | None) -> str:
+    """Return what the names of part files end in."""
+    return found.suffixes[0] + (suffix(compression) if found.is_wrapped else "")
+
+
+def _normal(array: pa.Array, target: pa.DataType) -> pa.Array:
+    while isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        array = without_views(array)
+    if _has_inner_views(array.type):
+        raise UnsupportedTypeError(
+            f"a column has the type {array.type}, list views inside lists: cast it to lists"
+        )
+    return array if array.type == target else array.cast(target)
+
+
+def _has_inner_views(t: pa.DataType) -> bool:
+    t = storage_type(t)
+    inner = getattr(t, "value_type", None)
+    if inner is None or pat.is_dictionary(t):
+        return False
+    return bool(pat.is_list_view(inner) or pat.is_large_list_view(inner) or _has_inner_views(inner))
+
+
+class _SinkFile(io.RawIOBase):
+    """A sink as a file object; closing it leaves the sink open."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        copied = bytes(data)
+        self._sink.write(copied)
+        return len(copied)
+
+    def tell(self) -> int:
+        return self._sink.size
+
+
+class _CompressedFile(io.RawIOBase):
+    """A sink as a file object that compresses what is written."""
+
+    def __init__(self, sink: Sink, compression: Compression, level: int | None) -> None:
+        self._sink = sink
+        self._stream = compressor(compression, level)
+        self._taken = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        copied = bytes(data)
+        self._sink.write(self._stream.compress(copied))
+        self._taken += len(copied)
+        return len(copied)
+
+    def tell(self) -> int:
+        return self._taken
+
+    def finish(self) -> None:
+        self._sink.write(self._stream.flush())
+
+
+class _Writer:
+    """Writes one part file."""
+
+    def __init__(self, sink: Sink, found: Format, schema: pa.Schema, job: WriteJob) -> None:
+        self._sink = sink
+        self._is_grouped = found.is_grouped
+        self._compressed: _CompressedFile | None = None
+        inner, level = job.compression, job.compression_level
+        stream: io.RawIOBase = _SinkFile(sink)
+        if found.is_wrapped and inner is not None:
+            stream = self._compressed = _CompressedFile(sink, inner, level)
+            inner, level = None, None
+        self._table: TableWriter = found.open_writer(cast("BinaryIO", stream), schema, inner, level)
+        self._rows = 0
+        self._held: list[pa.RecordBatch] = []
+        self._held_rows = 0
+        self._held_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._rows += batch.num_rows
+        if not self._is_grouped:
+            self._table.write(batch)
+            return
+        ends = _row_ends(batch)
+        start, start_bytes = 0, 0
+        while start < batch.num_rows:
+            full = int(np.searchsorted(ends, start_bytes + _GROUP_BYTES - self._held_bytes)) + 1
+            end = min(full, start + _GROUP_ROWS - self._held_rows, batch.num_rows)
+            self._held.append(batch.slice(start, end - start))
+            self._held_rows += end - start
+            self._held_bytes += int(ends[end - 1]) - start_bytes
+            start, start_bytes = end, int(ends[end - 1])
+            if self._held_rows == _GROUP_ROWS or self._held_bytes >= _GROUP_BYTES:
+                self._write_group()
+
+    def _write_group(self) -> None:
+        if self._held:
+            self._table.write(pa.concat_batches(self._held))
+        self._held, self._held_rows, self._held_bytes = [], 0, 0
+
+    def close(self) -> WrittenFile:
+        self._write_group()
+        self._table.close()
+        if self._compressed is not None:
+            self._compressed.finish()
+        self._sink.close()
+        return WrittenFile(rows=self._rows, bytes=self._sink.size)
+
+
+def _row_ends(batch: pa.RecordBatch) -> Any:
+    """Return the bytes of the values up to and with each row, as int64."""
+    total = np.zeros(batch.num_rows + 1, np.int64)
+    for column in batch.columns:
+        total += _ends(column)
+    return total[1:]
+
+
+def _ends(array: pa.Array) -> Any:
+    """Return the bytes of the values before each row, and of all."""
+    t = array.type
+    if pat.is_list(t) or pat.is_fixed_size_list(t):
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        return _ends(array.flatten())[_sums(lengths)]
+    if pat.is_string(t) or pat.is_binary(t):
+        lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+        return _sums(lengths)
+    width = 0 if pat.is_null(t) else max(1, t.bit_width // 8)
+    return np.arange(len(array) + 1, dtype=np.int64) * width
+
+
+def _sums(lengths: Any) -> Any:
+    return np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
