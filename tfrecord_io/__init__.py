@@ -9,6 +9,7 @@ No module may have the name of a function here: importing it would bind that nam
 from __future__ import annotations
 
 from tfrecord_io.commit import clean
+from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -50,6 +51,8 @@ __all__ = [
     "CommitError",
     "CommitStateUnknownError",
     "CompressionError",
+    "ConvertProgress",
+    "ConvertResult",
     "CorruptDataError",
     "CorruptDataWarning",
     "DatasetChangedError",
@@ -74,6 +77,7 @@ __all__ = [
     "WriteResult",
     "__version__",
     "clean",
+    "convert",
     "count_rows",
     "infer_schema",
     "read_table",

@@ -1,0 +1,231 @@
+"""A conversion as a Dask graph: one write task for each piece of the source.
+
+Every task reads its piece and stages part files through `tfrecord_io.attempt`; what it returns is
+small. A task may run twice, or be cut off with its worker: each attempt stages on its own, and only
+what the returned commits name is published. The commit itself is the driver's, not a node: a
+scheduler may run a node again when its worker is lost, and a commit must run once.
+
+Keys hold the job's id and the number of the task, nothing of the arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tfrecord_io.attempt import write_task
+from tfrecord_io.conversion.source import SourcePiece, SourcePlan, read_piece
+from tfrecord_io.errors import CorruptDataWarning, EncodeError, OptionError
+from tfrecord_io.parallel import thread_count
+from tfrecord_io.plan import TaskCommit, WriteJob
+
+_NAME = "tfrecord-convert"
+
+_LOCAL = ("threads", "synchronous")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What a task did.
+
+    Attributes
+    ----------
+    commit : TaskCommit
+        What it staged.
+    warnings : tuple of str
+        What was left out of the source.
+    source_bytes : int
+        What it read.
+    """
+
+    commit: TaskCommit
+    warnings: tuple[str, ...]
+    source_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared:
+    """What all tasks of a conversion need.
+
+    Attributes
+    ----------
+    job : WriteJob
+        The write.
+    source : SourcePlan
+        The read; without pieces.
+    threads : int
+        How many decode one TFRecord file.
+    """
+
+    job: WriteJob
+    source: SourcePlan
+    threads: int = 1
+
+
+def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece]) -> Written:
+    """Carry out one task: read its pieces one after the other and stage part files."""
+    found: list[str] = []
+    reading = _Reading()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            reading.piece = piece
+            for item in read_piece(shared.source, piece, threads=shared.threads):
+                if isinstance(item, CorruptDataWarning):
+                    found.append(str(item))
+                else:
+                    yield item
+
+    row = pieces[0].row if len(pieces) == 1 and shared.source.scan.filter is None else 0
+    try:
+        commit = write_task(shared.job, task_index, batches(), row_offset=row)
+    except EncodeError as error:
+        if error.path is None and reading.piece is not None:
+            error.path = reading.piece.task.file.url
+            if shared.source.scan.filter is not None or len(pieces) > 1:
+                # Counted in what is written, not in the file.
+                error.row = None
+        raise
+    return Written(
+        commit=commit,
+        warnings=tuple(found),
+        source_bytes=sum(piece.bytes for piece in pieces),
+    )
+
+
+class _Reading:
+    """Which piece is being read."""
+
+    piece: SourcePiece | None = None
+
+
+def check_scheduler(scheduler: object) -> None:
+    """Raise `OptionError` unless tasks can run there."""
+    if isinstance(scheduler, str):
+        if scheduler in _LOCAL or ":" in scheduler:
+            return
+        wrong = repr(scheduler)
+    else:
+        # Whoever has a client has loaded distributed.
+        distributed = sys.modules.get("distributed")
+        if distributed is not None and isinstance(scheduler, distributed.Client):
+            if not scheduler.asynchronous:
+                return
+            raise OptionError("scheduler is an asynchronous Client; give a synchronous one")
+        wrong = f"a {type(scheduler).__name__}"
+    raise OptionError(
+        f"scheduler is {wrong}; it must be 'threads', 'synchronous', the address of a Dask "
+        "scheduler, such as 'tcp://host:8786', or a distributed.Client"
+    )
+
+
+def run_tasks(
+    shared: Shared,
+    tasks: Sequence[Sequence[SourcePiece]],
+    *,
+    scheduler: Any,
+    threads: int | None,
+    done: Callable[[Written], None],
+) -> list[Written]:
+    """Run all tasks of a conversion.
+
+    Parameters
+    ----------
+    shared : Shared
+        What all tasks need.
+    tasks : sequence of sequence of SourcePiece
+        What each of them reads.
+    scheduler : {"threads", "synchronous"}, str or distributed.Client
+        Where they run.
+    threads : int, optional
+        How many run at a time with "threads".
+    done : callable
+        Called with what each task did, in this process, as tasks end.
+
+    Returns
+    -------
+    list of Written
+        In the order of the tasks.
+    """
+    if not tasks:
+        return []
+    if isinstance(scheduler, str) and scheduler in _LOCAL:
+        return _run_here(shared, tasks, scheduler, threads, done)
+    with _client(scheduler) as client:
+        return _run_on_cluster(client, shared, tasks, done)
+
+
+def _nodes(shared: Shared, tasks: Sequence[Sequence[SourcePiece]]) -> list[Any]:
+    from dask.delayed import delayed
+
+    job = shared.job.job_id
+    # One node for all, so that a graph of many tasks is small; not traversed, since it is data.
+    common = delayed(shared, name=f"{_NAME}-plan-{job}", traverse=False)
+    write = delayed(write_pieces, pure=False, traverse=False)
+    return [
+        write(common, index, pieces, dask_key_name=f"{_NAME}-write-{job}-{index:05d}")
+        for index, pieces in enumerate(tasks)
+    ]
+
+
+def _run_here(
+    shared: Shared,
+    tasks: Sequence[Sequence[SourcePiece]],
+    scheduler: str,
+    threads: int | None,
+    done: Callable[[Written], None],
+) -> list[Written]:
+    import dask
+    from dask.callbacks import Callback
+
+    workers = thread_count(threads) if scheduler == "threads" else 1
+    per_task = max(1, workers // len(tasks))
+    shared = replace(shared, threads=per_task)
+
+    def after_task(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
+        if isinstance(result, Written):
+            done(result)
+
+    with Callback(posttask=after_task):
+        written = dask.compute(
+            *_nodes(shared, tasks),
+            scheduler=scheduler,
+            optimize_graph=False,
+            **({"num_workers": workers} if scheduler == "threads" else {}),
+        )
+    return list(written)
+
+
+@contextlib.contextmanager
+def _client(scheduler: Any) -> Iterator[Any]:
+    if not isinstance(scheduler, str):
+        yield scheduler
+        return
+    from distributed import Client
+
+    with Client(scheduler, set_as_default=False) as client:
+        yield client
+
+
+def _run_on_cluster(
+    client: Any,
+    shared: Shared,
+    tasks: Sequence[Sequence[SourcePiece]],
+    done: Callable[[Written], None],
+) -> list[Written]:
+    from distributed import as_completed
+
+    futures = client.compute(_nodes(shared, tasks), optimize_graph=False)
+    try:
+        results: dict[str, Written] = {}
+        for future, written in as_completed(futures, with_results=True):
+            results[future.key] = written
+            done(written)
+        return [results[future.key] for future in futures]
+    finally:
+        client.cancel(futures)

@@ -1,0 +1,164 @@
+"""A conversion's target that is one file, not a folder.
+
+The file is written as the one part file of a data set in a hidden folder beside the target, by the
+same tasks and the same commit as any other, and then moved into its place in one step. So the
+target is never seen half written. Without "overwrite" a local file is published by a hard link,
+which never replaces one that appeared meanwhile. A killed process leaves only the hidden folder,
+which the next conversion to the same target removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tfrecord_io.errors import DatasetExistsError, OptionError
+from tfrecord_io.layout import format_part_name
+from tfrecord_io.options import SaveMode
+from tfrecord_io.ownership import Owner, owner_of
+from tfrecord_io.part_writer import file_format
+from tfrecord_io.plan import WriteJob, WriteResult
+from tfrecord_io.storage import Storage, open_storage
+
+#: Bytes of the target's name that the hidden folder repeats; names end at 255.
+_NAME_BYTES = 120
+
+_OWNER = re.compile(r"(?P<host>[0-9a-f]+)-(?P<pid>[0-9]+)-(?P<started>[0-9A-Za-z]+)-[0-9a-f]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileTarget:
+    """A target file.
+
+    Attributes
+    ----------
+    storage : Storage
+        Where it is to be.
+    path : str
+        Its path there.
+    mode : {"error", "overwrite", "ignore"}
+        What becomes of a file that is there.
+    folder : str
+        Path of the hidden folder.
+    url : str
+        How the caller would name the hidden folder.
+    """
+
+    storage: Storage
+    path: str
+    mode: SaveMode
+    folder: str
+    url: str
+
+    def is_there(self) -> bool:
+        """Return whether there is something, and the mode is to leave it.
+
+        Raises
+        ------
+        DatasetExistsError
+            There is, and the mode is "error".
+        """
+        if self.mode == "overwrite" or not self.storage.exists(self.path):
+            return False
+        if self.mode == "error":
+            raise self._exists()
+        return True
+
+    def _exists(self) -> DatasetExistsError:
+        return DatasetExistsError(
+            'the target is there already; choose another path, or mode="overwrite"',
+            path=self.storage.url(self.path),
+        )
+
+    def publish(self, job: WriteJob, written: WriteResult) -> WriteResult:
+        """Move the file that a committed job wrote into its place.
+
+        Raises
+        ------
+        DatasetExistsError
+            A file appeared meanwhile, and the mode is "error".
+        """
+        made = file_format(job)
+        part = f"{self.folder}/{format_part_name(0, 0, made.extension)}"
+        size = written.bytes
+        if not written.files:
+            # A task without rows writes no file, and here it takes one.
+            size = made.open(self.storage.create_sink(part)).close().bytes
+        if not self._move(part):
+            return WriteResult()
+        self.storage.sync_folders([self.path.rpartition("/")[0] or "/"])
+        return WriteResult(files=1, rows=written.rows, bytes=size)
+
+    def _move(self, part: str) -> bool:
+        if self.mode == "overwrite":
+            self.storage.rename(part, self.path)
+            return True
+        local = self.storage.local_path(part)
+        try:
+            if local is not None:
+                os.link(local, self.path)
+            elif self.storage.exists(self.path):
+                raise FileExistsError
+            else:
+                self.storage.rename(part, self.path)
+        except FileExistsError:
+            if self.mode == "ignore":
+                return False
+            raise self._exists() from None
+        return True
+
+    @contextlib.contextmanager
+    def cleaned(self) -> Iterator[None]:
+        """Remove the hidden folder in the end."""
+        try:
+            yield
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                self.storage.remove_tree(self.folder)
+
+
+def open_target(
+    target: str | os.PathLike[str], mode: SaveMode, storage_options: dict[str, Any]
+) -> FileTarget:
+    """Begin a conversion to one file, and remove what dead ones left.
+
+    Raises
+    ------
+    OptionError
+        The mode is none for a single file.
+    """
+    if mode not in ("error", "overwrite", "ignore"):
+        raise OptionError(
+            f"mode is {mode!r}, and the target is a single file, to which nothing can be added; "
+            'end the target with "/" to write a folder'
+        )
+    storage, path = open_storage(target, storage_options)
+    text = os.fspath(target)
+    name = path.rpartition("/")[2]
+    short = name.encode()[:_NAME_BYTES].decode("utf-8", "ignore")
+    owner = owner_of()
+    hidden = f".{short}.{owner.host}-{owner.pid}-{owner.started}-{secrets.token_hex(4)}"
+    parent = path.rpartition("/")[0]
+    local = storage.local_path(parent or "/")
+    if local is not None:
+        _remove_dead(Path(local), f".{short}.")
+    url = f"{parent}/{hidden}" if local is not None else text[: len(text) - len(name)] + hidden
+    return FileTarget(storage=storage, path=path, mode=mode, folder=f"{parent}/{hidden}", url=url)
+
+
+def _remove_dead(parent: Path, prefix: str) -> None:
+    for folder in parent.glob(f"{glob.escape(prefix)}*"):
+        match = _OWNER.fullmatch(folder.name[len(prefix) :])
+        if match is None:
+            continue
+        owner = Owner(host=match["host"], pid=int(match["pid"]), started=match["started"])
+        if owner.is_alive is False:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,224 @@
+"""The source of a conversion: what there is to read, in pieces, whatever the format.
+
+The pieces are worked out from the source alone, so that what is written depends on neither the
+scheduler nor the number of workers. A plan pickles; `read_piece` carries out one piece anywhere.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tfrecord_io.errors import CorruptDataWarning, InferenceError, OptionError
+from tfrecord_io.filters import Filters
+from tfrecord_io.formats import get_format
+from tfrecord_io.formats.base import PIECE_BYTES, Format, InputFile, Look, Piece, conform
+from tfrecord_io.options import OnCorrupt, RecordType
+from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
+from tfrecord_io.read import Paths, plan_scan
+from tfrecord_io.storage import open_storage
+from tfrecord_io.tasks import decoding
+from tfrecord_io.work import Finisher
+
+#: Files that are looked at, at the same time.
+_LOOKING_THREADS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePiece:
+    """What one task reads: a run of records or units of one file.
+
+    Attributes
+    ----------
+    task : ScanTask
+        The file, and of TFRecord the run of records.
+    piece : Piece or None
+        Of another format, the run of units.
+    bytes : int
+        Its share of the file.
+    """
+
+    task: ScanTask
+    piece: Piece | None = None
+    bytes: int = 0
+
+    @property
+    def row(self) -> int:
+        """Index in the file of the first row; 0 where that is not known."""
+        return self.task.record if self.piece is None else self.piece.row or 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePlan:
+    """One read of a source.
+
+    Attributes
+    ----------
+    scan : ScanPlan
+        Columns, partition values and filters; without tasks.
+    file_format : Format or None
+        How the files are read; None for TFRecord.
+    found : pyarrow.Schema or None
+        The columns that looking at the files told; None if the caller gave the schema.
+    pieces : tuple of SourcePiece
+        What there is to read, in order.
+    """
+
+    scan: ScanPlan
+    file_format: Format | None
+    found: pa.Schema | None
+    pieces: tuple[SourcePiece, ...]
+
+    def without_pieces(self) -> SourcePlan:
+        """Return the plan as each worker needs it beside its one piece."""
+        return replace(self, pieces=())
+
+
+def plan_source(
+    path: Paths,
+    *,
+    file_format: str,
+    columns: Sequence[str] | None,
+    schema: pa.Schema | None,
+    filters: Filters,
+    record_type: RecordType,
+    on_corrupt: OnCorrupt,
+    storage_options: Mapping[str, Any] | None,
+) -> SourcePlan:
+    """Plan the read of a source; see `tfrecord_io.conversion.convert` for the arguments.
+
+    Raises
+    ------
+    TFRecordError, FileNotFoundError
+        See `tfrecord_io.read.plan_scan`; `InferenceError` if files disagree about a column.
+    """
+    if file_format == "tfrecord":
+        scan = plan_scan(
+            path,
+            columns=columns,
+            schema=schema,
+            filters=filters,
+            record_type=record_type,
+            on_corrupt=on_corrupt,
+            storage_options=storage_options,
+            task_bytes=PIECE_BYTES,
+        )
+        return SourcePlan(
+            scan=scan.without_tasks(),
+            file_format=None,
+            found=None,
+            pieces=tuple(SourcePiece(task=task, bytes=_task_bytes(task)) for task in scan.tasks),
+        )
+    if on_corrupt != "raise":
+        raise OptionError(
+            f"on_corrupt is {on_corrupt!r}, and the source is {file_format}: damaged records can "
+            "be left out of TFRecord files alone"
+        )
+    looking = _Looking(get_format(file_format), schema)
+    scan = plan_scan(
+        path,
+        columns=columns,
+        schema=schema,
+        filters=filters,
+        storage_options=storage_options,
+        file_format=file_format,
+        look=looking.look,
+    )
+    return SourcePlan(
+        scan=scan.without_tasks(),
+        file_format=looking.file_format,
+        found=looking.found,
+        pieces=tuple(looking.pieces(scan)),
+    )
+
+
+def _task_bytes(task: ScanTask) -> int:
+    return (task.file.size if task.end is None else task.end) - task.start
+
+
+class _Looking:
+    """Looks at the files of a scan, once at each."""
+
+    def __init__(self, file_format: Format, schema: pa.Schema | None) -> None:
+        self.file_format = file_format
+        self.found: pa.Schema | None = None
+        self._schema = schema
+        self._looks: dict[tuple[int, str], Look] = {}
+
+    def look(self, scan: ScanPlan, files: Sequence[ScanFile]) -> pa.Schema:
+        """Return the columns of files, in the order of first sight."""
+        self._look_at(scan, files)
+        fields: dict[str, pa.Field] = {}
+        seen_in: dict[str, str] = {}
+        for file in files:
+            for field in self._looks[file.location, file.path].schema:
+                before = fields.get(field.name)
+                if before is None or pa.types.is_null(before.type):
+                    fields[field.name] = pa.field(field.name, field.type)
+                    seen_in[field.name] = file.url
+                elif field.type not in (before.type, pa.null()):
+                    raise InferenceError(
+                        f"column {field.name!r} is {before.type} in {seen_in[field.name]} and "
+                        f"{field.type} in {file.url}; give a schema",
+                        feature=field.name,
+                    )
+        self.found = pa.schema(list(fields.values()))
+        return self.found
+
+    def pieces(self, scan: ScanPlan) -> Iterator[SourcePiece]:
+        """Give the pieces of the files that a plan reads."""
+        self._look_at(scan, [task.file for task in scan.tasks])
+        for task in scan.tasks:
+            for piece in self._looks[task.file.location, task.file.path].pieces:
+                yield SourcePiece(task=task, piece=piece, bytes=piece.bytes)
+
+    def _look_at(self, scan: ScanPlan, files: Sequence[ScanFile]) -> None:
+        storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+        new = [file for file in files if (file.location, file.path) not in self._looks]
+
+        def look(file: ScanFile) -> Look:
+            opened = InputFile(storages[file.location], file)
+            return self.file_format.look(opened, self._schema)
+
+        with ThreadPoolExecutor(_LOOKING_THREADS, "tfrecord-io-look") as pool:
+            for file, found in zip(new, pool.map(look, new), strict=True):
+                self._looks[file.location, file.path] = found
+
+
+def read_piece(
+    plan: SourcePlan, piece: SourcePiece, *, threads: int = 1
+) -> Iterator[pa.RecordBatch | CorruptDataWarning]:
+    """Read one piece.
+
+    Parameters
+    ----------
+    plan : SourcePlan
+        `SourcePlan.without_pieces` is enough.
+    piece : SourcePiece
+        One of its pieces.
+    threads : int
+        How many decode the frames of a TFRecord file.
+
+    Yields
+    ------
+    pyarrow.RecordBatch or CorruptDataWarning
+        Batches of the plan's schema, and what was left out.
+    """
+    if plan.file_format is None or piece.piece is None:
+        runner = decoding(plan.scan)
+        yield from itertools.chain.from_iterable(runner.run_all([piece.task], threads))
+        return
+    file = piece.task.file
+    storage = open_storage(plan.scan.locations[file.location], plan.scan.storage_options)[0]
+    opened = InputFile(storage, file)
+    finish = Finisher(plan.scan, file)
+    batches = plan.file_format.read(opened, piece.piece, plan.scan.file_schema, plan.found)
+    for batch in conform(batches, plan.scan.file_schema, file.url, piece.piece.row):
+        finished = finish(batch)
+        if finished.num_rows:
+            yield finished
