@@ -2,11 +2,12 @@
 
 The names below are the public interface. Importing them loads pyarrow, and nothing of Dask, Spark,
 TensorFlow, pandas, fastavro or fsspec: what needs one of those imports it when it is used.
-
-No module may have the name of a function here: importing it would bind that name to the module.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from tfrecord_io.commit import clean
 from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
@@ -41,6 +42,9 @@ from tfrecord_io.errors import (
 from tfrecord_io.options import Limits
 from tfrecord_io.plan import CleanResult, WriteResult
 from tfrecord_io.write import write_table
+
+if TYPE_CHECKING:
+    from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
 
 __version__ = "0.1.0"
 
@@ -84,3 +88,21 @@ __all__ = [
     "scan",
     "write_table",
 ]
+
+#: Names that are imported when they are first used, and where from.
+_LAZY = {
+    "ConvertProgress": "tfrecord_io.conversion",
+    "ConvertResult": "tfrecord_io.conversion",
+    "convert": "tfrecord_io.conversion",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecord_io.filters import Filters, Term, expression, parse
-from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType
+from tfrecord_io.layout import EmptyPartition
+from tfrecord_io.options import CodecName, Float64Mode, Limits, OnCorrupt, RecordType, SaveMode
 from tfrecord_io.schema import schema_from_json
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -171,14 +172,22 @@ def together(*options: Callable[[Function], Function]) -> Callable[[Function], F
 paths = click.argument("path", nargs=-1, required=True)
 as_json = click.option("--json", "is_json", is_flag=True, help="JSON lines on a terminal too.")
 
-storage_options = click.option(
-    "--storage-option",
-    "storage_options",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=parsed(lambda texts: dict(map(parse_setting, texts))),
-    help="For the file system, such as anon=true. May be repeated.",
+
+def _storage_options(name: str, help_text: str) -> Callable[[Function], Function]:
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        f"{name}s",
+        metavar="NAME=VALUE",
+        multiple=True,
+        callback=parsed(lambda texts: dict(map(parse_setting, texts))),
+        help=help_text,
+    )
+
+
+storage_options = _storage_options(
+    "storage_option", "For the file system, such as anon=true. May be repeated."
 )
+target_storage_options = _storage_options("target_storage_option", "The same, for the target.")
 codec = click.option("--codec", type=click.Choice(get_args(CodecName)), default="auto")
 limits = click.option(
     "--limit",
@@ -249,3 +258,51 @@ selection = together(
     click.option("--path-column", metavar="NAME", help="Add a column with each row's file."),
 )
 records = together(record_type, on_corrupt, sample_files)
+
+#: What is written.
+formats = together(
+    click.option("--from-format", metavar="NAME", help="Default: told by names, then by content."),
+    click.option("--to-format", metavar="NAME", help="Default: told by the target's name."),
+)
+writing = together(
+    click.option(
+        "--partition-by",
+        metavar="NAME,...",
+        default="",
+        callback=parsed(parse_names),
+        help="Columns that become key=value folders.",
+    ),
+    click.option(
+        "--mode",
+        type=click.Choice(get_args(SaveMode)),
+        default="error",
+        show_default=True,
+        help="What becomes of data that are there.",
+    ),
+    click.option(
+        "--compression",
+        metavar="NAME",
+        help="Of the target's files: gzip, deflate, bzip2, zstd, snappy, lz4 or none.",
+    ),
+    click.option("--compression-level", type=int),
+    click.option(
+        "--max-records-per-file",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Begin another file after so many rows.",
+    ),
+    click.option(
+        "--float64",
+        type=click.Choice(get_args(Float64Mode)),
+        default="warn",
+        show_default=True,
+        help="What to do about values that TFRecord's 32-bit floats cannot hold exactly.",
+    ),
+    click.option(
+        "--empty-partition",
+        type=click.Choice(get_args(EmptyPartition)),
+        default="error",
+        show_default=True,
+        help="What to do about empty strings in partition columns.",
+    ),
+)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import click
 import pyarrow as pa
 from rich.console import Console
+from rich.filesize import decimal
 from rich.text import Text
 
-from tfrecord_io import __version__
+import tfrecord_io
 from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, schema_table
@@ -30,7 +32,7 @@ _TABLE_ROWS = 200
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tfrecord-io")
+@click.version_option(tfrecord_io.__version__, prog_name="tfrecord-io")
 def program() -> None:
     """TFRecord files as tables: look at them, count them, convert them.
 
@@ -108,6 +110,53 @@ def _write_table(console: Console, schema: pa.Schema, batches: Iterator[pa.Recor
 
 
 @program.command()
+@click.argument("source", nargs=-1, required=True)
+@click.argument("target")
+@arguments.formats
+@arguments.columns
+@arguments.filters
+@arguments.schema
+@arguments.writing
+@arguments.record_type
+@arguments.on_corrupt
+@arguments.storage_options
+@arguments.target_storage_options
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    default="threads",
+    show_default=True,
+    help='Of a Dask cluster; or "threads" or "synchronous", in this process.',
+)
+@arguments.threads
+@arguments.as_json
+def convert(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> None:
+    """Convert between TFRecord, Parquet, ORC, CSV, JSON lines, Arrow IPC and Avro.
+
+    SOURCE is one or more folders, files or patterns. TARGET is a folder, or one file if its name
+    ends like one: x.parquet, x.csv.gz.
+    """
+    began = time.perf_counter()
+    with bytes_bar("converting") as show:
+        result = tfrecord_io.convert(
+            list(source),
+            target,
+            progress=lambda now: show(now.bytes_done, now.bytes),
+            **how,
+        )
+    seconds = time.perf_counter() - began
+    console = Console(highlight=False, soft_wrap=True)
+    if is_json or not console.is_terminal:
+        write(json_line(dataclasses.asdict(result)))
+        return
+    files = "1 file" if result.files == 1 else f"{result.files:,} files"
+    console.print(
+        f"{result.rows:,} rows in {files}, {decimal(result.bytes)} of {result.to_format}, "
+        f"in {seconds:.1f} s"
+    )
+
+
+@program.command()
 @arguments.paths
 @arguments.as_json
 @arguments.records
@@ -138,12 +187,12 @@ def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any)
     rows = sum(task.rows for task in plan.tasks if task.rows is not None)
     unknown = [task for task in plan.tasks if task.rows is None]
     done, total = 0, sum(task.file.size for task in unknown)
-    with bytes_bar("counting", total) as show:
+    with bytes_bar("counting") as show:
         counts = runner.run_all(unknown, thread_count(threads))
         for task, of_file in zip(unknown, counts, strict=True):
             rows += sum(of_file)
             done += task.file.size
-            show(done)
+            show(done, total)
     if is_json:
         write(json_line({"rows": rows}))
     else:

@@ -18,24 +18,22 @@ from tfrecord_io.cli.verbs import error_console
 
 
 @contextlib.contextmanager
-def bytes_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+def bytes_bar(label: str) -> Iterator[Callable[[int, int], None]]:
     """Show a bar while the block runs.
 
     Parameters
     ----------
     label : str
         What is done.
-    total : int
-        Bytes there are.
 
     Yields
     ------
     callable
-        To be called with the bytes that are done.
+        To be called with the bytes that are done and the bytes there are.
     """
     console = error_console()
-    if not console.is_terminal or not total:
-        yield lambda done: None
+    if not console.is_terminal:
+        yield lambda done, total: None
         return
     shown = Progress(
         TextColumn("{task.description}"),
@@ -47,5 +45,5 @@ def bytes_bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
         transient=True,
     )
     with shown:
-        task = shown.add_task(label, total=total)
-        yield lambda done: shown.update(task, completed=done)
+        task = shown.add_task(label, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
