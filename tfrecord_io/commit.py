@@ -178,6 +178,11 @@ def clean(
     stale_after : float
         Seconds without a change after which a job of another host counts as dead; of this host it
         is known. 0 ends all of them: only when none of them runs.
+
+    Returns
+    -------
+    CleanResult
+        The jobs that were met, by what became of them.
     """
     storage, root = open_storage(path, storage_options)
     if not storage.is_folder(root):
