@@ -1,0 +1,137 @@
+"""The package as a whole: what importing it loads, which way imports go, what is documented."""
+
+import ast
+import doctest
+import importlib
+import inspect
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import tfrecord_io as tfr
+
+PACKAGE = Path(tfr.__file__).parent
+
+#: Lowest first. A module imports from its own layer or from those above it in this table; within a
+#: layer nothing goes round in circles. A package stands for those of its modules not named.
+LAYERS = (
+    ("errors", "ownership"),
+    ("options", "compression", "partition_values", "filters", "storage_protocol"),
+    ("schema", "layout", "infer", "parallel", "decompression", "local_storage"),
+    ("storage", "plan", "manifest", "cast"),
+    ("codec", "source", "staging", "formats"),
+    ("frames", "publish", "part_writer", "formats.writing"),
+    ("work", "tasks", "attempt", "feed", "commit_plan", "commit"),
+    ("read", "write"),
+    ("engines", "conversion"),
+    ("cli", "__init__"),
+)
+
+#: Where a name chooses an implementation, the choice is imported when it is made.
+CHOICES = {("part_writer", "formats"), ("__init__", "conversion")}
+
+#: numpydoc's checks: sections and their order, every parameter and nothing else described, results.
+CHECKS = "GL01 GL02 GL03 GL05 GL06 GL07 GL08 GL10 SS03 SS06 PR01 PR02 PR05 PR10 RT01 RT03 YD01"
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+def imports_of(path):
+    """Yield (module of ours, whether it is imported with the module) of a file's imports."""
+    tree = ast.parse(path.read_text())
+    deferred = set()
+    for node in ast.walk(tree):
+        is_typing = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if is_typing or isinstance(node, ast.FunctionDef):
+            deferred.update(id(inner) for inner in ast.walk(node))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tfrecord_io"):
+            base = node.module.removeprefix("tfrecord_io").lstrip(".")
+            for alias in node.names:
+                inner = f"{base}.{alias.name}".lstrip(".")
+                found = inner if inner in MODULES else base or "__init__"
+                if inner != "_native":
+                    yield found, id(node) not in deferred
+
+
+MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
+def layer_of(module):
+    top = module.partition(".")[0]
+    found = [index for name in (module, top) for index, one in enumerate(LAYERS) if name in one]
+    assert found, f"{module} stands in no layer; put it into LAYERS"
+    return found[0]
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_imports_go_down_the_layers(module):
+    for other, _ in imports_of(MODULES[module]):
+        tops = (module.partition(".")[0], other.partition(".")[0])
+        allowed = layer_of(other) <= layer_of(module) or tops in CHOICES
+        # The version and the public functions are the program's to use.
+        assert allowed or tops == ("cli", "__init__"), f"{module} imports {other}"
+
+
+def test_imports_do_not_go_round_in_circles():
+    graph = {
+        module: {other for other, is_direct in imports_of(path) if is_direct and other != module}
+        for module, path in MODULES.items()
+    }
+    list(TopologicalSorter(graph).static_order())
+
+
+def test_importing_is_light():
+    heavy = "dask distributed pyspark tensorflow pandas fastavro fsspec rich click polars"
+    code = (
+        "import sys, tfrecord_io\n"
+        f"print([name for name in {heavy.split()} if name in sys.modules])\n"
+        "tfrecord_io.convert\n"
+        "print([name for name in ('dask', 'pandas', 'fastavro') if name in sys.modules])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_all_names_are_there():
+    assert sorted(tfr.__all__, key=lambda name: (name.startswith("_"), name)) == sorted(
+        set(tfr.__all__), key=lambda name: (name.startswith("_"), name)
+    )
+    for name in tfr.__all__:
+        assert getattr(tfr, name) is not None
+        assert name in dir(tfr)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tfr.nothing
+
+
+FUNCTIONS = sorted(name for name in tfr.__all__ if inspect.isfunction(getattr(tfr, name)))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_docstrings_are_whole(name):
+    function = getattr(tfr, name)
+    found = validate(f"{function.__module__}.{function.__qualname__}")
+    assert [text for code, text in found["errors"] if code in CHECKS.split()] == []
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_modules_open_with_a_docstring(module):
+    text = ast.get_docstring(ast.parse(MODULES[module].read_text()))
+    assert text
+    assert text.partition("\n")[0].endswith((".", "?"))
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_examples_in_docstrings_run(module):
+    if module == "__init__":
+        return
+    loaded = importlib.import_module(f"tfrecord_io.{module}")
+    if module != "codec.native":
+        assert doctest.testmod(loaded).failed == 0
