@@ -41,11 +41,14 @@ class SourcePiece:
         Of another format, the run of units.
     bytes : int
         Its share of the file.
+    is_inferred : bool
+        Whether the file's columns were told by a look at it, which a later part may belie.
     """
 
     task: ScanTask
     piece: Piece | None = None
     bytes: int = 0
+    is_inferred: bool = False
 
     @property
     def row(self) -> int:
@@ -64,7 +67,7 @@ class SourcePlan:
     file_format : Format or None
         How the files are read; None for TFRecord.
     found : pyarrow.Schema or None
-        The columns that looking at the files told; None if the caller gave the schema.
+        The columns that looking at files told; None where nothing had to be told.
     pieces : tuple of SourcePiece
         What there is to read, in order.
     """
@@ -119,7 +122,7 @@ def plan_source(
             f"on_corrupt is {on_corrupt!r}, and the source is {file_format}: damaged records can "
             "be left out of TFRecord files alone"
         )
-    looking = _Looking(get_format(file_format), schema)
+    looking = _Looking(get_format(file_format))
     scan = plan_scan(
         path,
         columns=columns,
@@ -144,15 +147,16 @@ def _task_bytes(task: ScanTask) -> int:
 class _Looking:
     """Looks at the files of a scan, once at each."""
 
-    def __init__(self, file_format: Format, schema: pa.Schema | None) -> None:
+    def __init__(self, file_format: Format) -> None:
         self.file_format = file_format
         self.found: pa.Schema | None = None
-        self._schema = schema
         self._looks: dict[tuple[int, str], Look] = {}
+        self._inferred: set[tuple[int, str]] = set()
 
     def look(self, scan: ScanPlan, files: Sequence[ScanFile]) -> pa.Schema:
         """Return the columns of files, in the order of first sight."""
-        self._look_at(scan, files)
+        self._look_at(scan, files, None)
+        self._inferred = {*self._looks}
         fields: dict[str, pa.Field] = {}
         seen_in: dict[str, str] = {}
         for file in files:
@@ -172,18 +176,21 @@ class _Looking:
 
     def pieces(self, scan: ScanPlan) -> Iterator[SourcePiece]:
         """Give the pieces of the files that a plan reads."""
-        self._look_at(scan, [task.file for task in scan.tasks])
+        self._look_at(scan, [task.file for task in scan.tasks], scan.file_schema)
         for task in scan.tasks:
-            for piece in self._looks[task.file.location, task.file.path].pieces:
-                yield SourcePiece(task=task, piece=piece, bytes=piece.bytes)
+            key = task.file.location, task.file.path
+            for piece in self._looks[key].pieces:
+                yield SourcePiece(
+                    task=task, piece=piece, bytes=piece.bytes, is_inferred=key in self._inferred
+                )
 
-    def _look_at(self, scan: ScanPlan, files: Sequence[ScanFile]) -> None:
+    def _look_at(self, scan: ScanPlan, files: Sequence[ScanFile], schema: pa.Schema | None) -> None:
         storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
         new = [file for file in files if (file.location, file.path) not in self._looks]
 
         def look(file: ScanFile) -> Look:
             opened = InputFile(storages[file.location], file)
-            return self.file_format.look(opened, self._schema)
+            return self.file_format.look(opened, schema)
 
         with ThreadPoolExecutor(_LOOKING_THREADS, "tfrecord-io-look") as pool:
             for file, found in zip(new, pool.map(look, new), strict=True):
@@ -217,7 +224,8 @@ def read_piece(
     storage = open_storage(plan.scan.locations[file.location], plan.scan.storage_options)[0]
     opened = InputFile(storage, file)
     finish = Finisher(plan.scan, file)
-    batches = plan.file_format.read(opened, piece.piece, plan.scan.file_schema, plan.found)
+    found = plan.found if piece.is_inferred else None
+    batches = plan.file_format.read(opened, piece.piece, plan.scan.file_schema, found)
     for batch in conform(batches, plan.scan.file_schema, file.url, piece.piece.row):
         finished = finish(batch)
         if finished.num_rows:

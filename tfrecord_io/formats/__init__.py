@@ -6,14 +6,26 @@ Loaded by conversions alone; each format loads the packages that it needs when i
 from __future__ import annotations
 
 from tfrecord_io.errors import OptionError
+from tfrecord_io.formats.avro import AvroFormat
 from tfrecord_io.formats.base import Format
 from tfrecord_io.formats.columnar import ArrowFormat, OrcFormat, ParquetFormat
+from tfrecord_io.formats.json_lines import JsonLinesFormat
+from tfrecord_io.formats.text import CsvFormat
 
 #: What names of TFRecord files end in; the first is what ours end in.
 TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
 
 _FORMATS: dict[str, Format] = {
-    found.name: found for found in (ParquetFormat(), OrcFormat(), ArrowFormat())
+    found.name: found
+    for found in (
+        ParquetFormat(),
+        OrcFormat(),
+        CsvFormat(),
+        CsvFormat(name="tsv", delimiter="\t", suffixes=(".tsv",)),
+        JsonLinesFormat(),
+        ArrowFormat(),
+        AvroFormat(),
+    )
 }
 
 

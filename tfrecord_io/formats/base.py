@@ -189,7 +189,8 @@ class Format(Protocol):
         schema : pyarrow.Schema
             The columns that are wanted.
         found : pyarrow.Schema or None
-            All columns that looking at the files told; None if the caller gave the columns.
+            All columns that looking at the files told, if the file was one of them: it must
+            not have others then.
         """
 
     def open_writer(

@@ -47,7 +47,7 @@ def check_writable(name: str, schema: pa.Schema, compression: Compression | None
             writer = found.open_writer(cast("BinaryIO", io.BytesIO()), only, None, None)
             writer.write(pa.RecordBatch.from_arrays([pa.array([], field.type)], schema=only))
             writer.close()
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid, UnsupportedTypeError) as error:
             raise UnsupportedTypeError(
                 f"column {field.name!r} has the type {field.type}, which {name} files cannot "
                 "hold: cast it, leave it out with columns, or choose another format",

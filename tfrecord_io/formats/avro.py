@@ -1,0 +1,317 @@
+"""Avro object container files through fastavro (the extra ``avro``).
+
+Avro is read and written record by record. Its types are Arrow's: unions with null are nullable
+columns; enums and UUIDs are strings; logical dates, times, timestamps and decimals are Arrow's.
+Maps, records and other unions become Arrow types that TFRecord cannot hold, so that they are
+refused by name unless they are left out.
+
+The sync marker of a written file is a hash of its schema, not a random one, so that equal rows make
+equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tfrecord_io.compression import Compression
+from tfrecord_io.errors import (
+    CorruptDataError,
+    MissingDependencyError,
+    OptionError,
+    UnsupportedTypeError,
+)
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, damage_named
+from tfrecord_io.schema import is_any_list
+
+#: Rows that are made a batch, unless the values are large.
+_BATCH_ROWS = 8192
+
+_NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
+
+_CODECS: dict[Compression | None, str] = {None: "null", "deflate": "deflate", "bzip2": "bzip2"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AvroFormat:
+    """Avro; see `tfrecord_io.formats.base.Format`."""
+
+    name: str = "avro"
+    suffixes: tuple[str, ...] = (".avro",)
+    compressions: tuple[Compression, ...] = ("deflate", "bzip2")
+    default_compression: Compression | None = "deflate"
+    is_wrapped: bool = False
+    is_grouped: bool = False
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Read the header."""
+        found = schema
+        if found is None:
+            with file.open() as handle:
+                found = _arrow_schema(_open(handle, file.url).writer_schema, file.url)
+        return Look(schema=found, pieces=(Piece(bytes=file.size),))
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the file."""
+        del piece, found
+        with file.open() as handle:
+            reader = _open(handle, file.url)
+            types = _arrow_schema(reader.writer_schema, file.url)
+            wanted = pa.schema([field for field in types if field.name in schema.names])
+            for rows in _batches(reader, file.url):
+                with damage_named(file.url):
+                    yield _record_batch(rows, wanted)
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file."""
+        return _Writer(stream, schema, compression, level)
+
+
+def _fastavro() -> ModuleType:
+    try:
+        import fastavro
+    except ImportError as error:
+        raise MissingDependencyError(
+            "Avro needs a package that is not installed; install tfrecord-io[avro]"
+        ) from error
+    module: ModuleType = fastavro
+    return module
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _open(handle: BinaryIO, url: str) -> Any:
+    try:
+        return _fastavro().reader(handle)
+    except (ValueError, EOFError, KeyError) as error:
+        raise CorruptDataError(f"the file is not Avro, or damaged: {error}", path=url) from error
+
+
+def _batches(reader: Any, url: str) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    done = 0
+    while True:
+        try:
+            row = next(reader, None)
+        except (ValueError, EOFError, KeyError, IndexError, OverflowError) as error:
+            raise CorruptDataError(
+                f"the file is damaged: {error or type(error).__name__}", path=url, row=done
+            ) from error
+        if row is None:
+            break
+        rows.append(row)
+        done += 1
+        if len(rows) == _BATCH_ROWS:
+            yield rows
+            rows = []
+    if rows:
+        yield rows
+
+
+def _record_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    if not len(schema):
+        return pa.record_batch([pa.nulls(len(rows))], names=["row"]).select([])
+    arrays = [pa.array([row[field.name] for row in rows], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _arrow_schema(avro: Any, url: str) -> pa.Schema:
+    if not isinstance(avro, dict) or avro.get("type") not in ("record", "error"):
+        raise UnsupportedTypeError(
+            "the file holds values that are no records, so that there are no columns", path=url
+        )
+    known: dict[str, pa.DataType] = {}
+    return pa.schema(
+        [pa.field(field["name"], _arrow(field["type"], known)) for field in avro["fields"]]
+    )
+
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+
+_LOGICAL: dict[tuple[str, str], pa.DataType] = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+    ("string", "uuid"): pa.string(),
+}
+
+
+def _arrow(avro: Any, known: dict[str, pa.DataType]) -> pa.DataType:
+    """Return the Arrow type of an Avro type; `known` are the named types so far."""
+    if isinstance(avro, list):
+        members = [_arrow(member, known) for member in avro if member != "null"]
+        if len(members) == 1:
+            return members[0]
+        return pa.dense_union([pa.field(str(n), member) for n, member in enumerate(members)])
+    if isinstance(avro, str):
+        return _PRIMITIVES[avro] if avro in _PRIMITIVES else known[_short(avro)]
+    kind = avro["type"]
+    if kind == "record" or kind == "error":
+        # Stands for the record where it holds itself.
+        known[_short(avro["name"])] = pa.struct([])
+    t = _arrow_of(avro, kind, known)
+    if "name" in avro:
+        known[_short(avro["name"])] = t
+    return t
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _arrow_of(avro: dict[str, Any], kind: Any, known: dict[str, pa.DataType]) -> pa.DataType:
+    logical = avro.get("logicalType")
+    if logical == "decimal" and kind in ("bytes", "fixed"):
+        make = pa.decimal128 if avro["precision"] <= 38 else pa.decimal256
+        return make(avro["precision"], avro.get("scale", 0))
+    if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL:
+        return _LOGICAL[kind, logical]
+    if kind == "enum":
+        return pa.string()
+    if kind == "fixed":
+        return pa.binary(avro["size"])
+    if kind == "array":
+        return pa.list_(_arrow(avro["items"], known))
+    if kind == "map":
+        return pa.map_(pa.string(), _arrow(avro["values"], known))
+    if kind in ("record", "error"):
+        return pa.struct([pa.field(f["name"], _arrow(f["type"], known)) for f in avro["fields"]])
+    return _arrow(kind, known)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes rows as records."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> None:
+        from fastavro.write import Writer
+
+        avro = {
+            "type": "record",
+            "name": "row",
+            "fields": [
+                {"name": _checked(field.name), "type": ["null", _avro(field)], "default": None}
+                if not pat.is_null(field.type)
+                else {"name": _checked(field.name), "type": "null"}
+                for field in schema
+            ],
+        }
+        marker = hashlib.sha256(json.dumps(avro).encode()).digest()[:16]
+        self._names = schema.names
+        self._writer = Writer(
+            stream,
+            avro,
+            codec=_CODECS[compression],
+            sync_marker=marker,
+            compression_level=level if compression == "deflate" else None,
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [_values(column) for column in batch.columns]
+        for row in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
+            self._writer.write(dict(zip(self._names, row, strict=True)))
+
+    def close(self) -> None:
+        self._writer.flush()
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise OptionError(
+            f"column {name!r} has a name that Avro does not allow (letters, digits and "
+            "underscores, no digit first); rename it"
+        )
+    return name
+
+
+_WRITTEN: dict[pa.DataType, Any] = {
+    **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), "int"),
+    **dict.fromkeys((pa.int64(), pa.uint32()), "long"),
+    pa.bool_(): "boolean",
+    pa.float16(): "float",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "bytes",
+    pa.date32(): {"type": "int", "logicalType": "date"},
+    pa.date64(): {"type": "int", "logicalType": "date"},
+    pa.time32("s"): {"type": "int", "logicalType": "time-millis"},
+    pa.time32("ms"): {"type": "int", "logicalType": "time-millis"},
+    pa.time64("us"): {"type": "long", "logicalType": "time-micros"},
+}
+
+
+def _avro(field: pa.Field) -> Any:
+    """Return the Avro type of a column."""
+    return _avro_type(field.type, field.name)
+
+
+def _avro_type(t: pa.DataType, name: str) -> Any:
+    if t in _WRITTEN:
+        return _WRITTEN[t]
+    if pat.is_timestamp(t) and t.unit != "ns":
+        unit = "micros" if t.unit == "us" else "millis"
+        prefix = "" if t.tz is not None else "local-"
+        return {"type": "long", "logicalType": f"{prefix}timestamp-{unit}"}
+    if pat.is_decimal(t) and 0 <= t.scale <= t.precision:
+        return {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": t.precision,
+            "scale": t.scale,
+        }
+    if pat.is_fixed_size_binary(t):
+        return {"type": "fixed", "name": f"{name}_bytes", "size": t.byte_width}
+    if is_any_list(t):
+        item = _avro_type(t.value_type, name)
+        return {"type": "array", "items": ["null", item]}
+    # Said again, with the column's name, by `tfrecord_io.formats.writing.check_writable`.
+    raise UnsupportedTypeError(f"Avro has no such type: {t}")
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return the values as fastavro takes them."""
+    t = column.type
+    if pat.is_timestamp(t):
+        # As integers: a datetime ends at the year 9999.
+        column = column.cast(pa.timestamp("ms", t.tz)) if t.unit == "s" else column
+        return list(column.cast(pa.int64()).to_pylist())
+    return list(column.to_pylist())

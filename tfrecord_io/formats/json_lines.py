@@ -1,0 +1,280 @@
+"""JSON lines: an object a line, one for each row.
+
+Reading is pyarrow's. Types are those that it infers from a file's first `_BLOCK_BYTES` (texts that
+look like timestamps become such), or those that are given. A later value that does not fit, and
+a key that was not seen in the first block, is an error.
+
+Writing follows Spark, and what it writes pyarrow reads: a key for each column with an explicit
+null; dates and times as ISO 8601 texts, durations as their integers, decimals as numbers with all
+their digits, float32 with the shortest digits that give it back, NaN and infinities as the words
+``NaN``, ``Infinity`` and ``-Infinity``, bytes as Base64. Where bytes are asked for, Base64 is read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.compression import Compression
+from tfrecord_io.errors import CorruptDataError, SchemaMismatchError
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
+from tfrecord_io.schema import is_any_list, leaf_type
+
+#: pyarrow reads so much at a time; a line must not be longer.
+_BLOCK_BYTES = 16 * 1024 * 1024
+
+#: pyarrow counts rows from the start of a block.
+_ROW = re.compile(r" in row ([0-9]+)")
+
+_MISFIT = ("changed from", "Failed to convert", "unexpected field")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonLinesFormat:
+    """JSON lines; see `tfrecord_io.formats.base.Format`."""
+
+    name: str = "jsonl"
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
+    compressions: tuple[Compression, ...] = get_args(Compression)
+    default_compression: Compression | None = None
+    is_wrapped: bool = True
+    is_grouped: bool = False
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Infer types from the first block."""
+        found = schema
+        if found is None:
+            with file.open_decompressed() as stream, _explained(file.url, _Count()):
+                reader = _open(stream, None, "infer")
+                found = pa.schema([]) if reader is None else reader.schema
+        return Look(schema=found, pieces=(Piece(bytes=file.size),))
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the file."""
+        del piece
+        parsed = [pa.field(field.name, _parsed_type(field.type)) for field in schema]
+        if found is not None:
+            parsed += [field for field in found if field.name not in schema.names]
+        count = _Count()
+        with file.open_decompressed() as stream, _explained(file.url, count):
+            unexpected = "ignore" if found is None else "error"
+            reader = _open(stream, pa.schema(parsed), unexpected)
+            for batch in reader or ():
+                yield _decoded(batch, schema, file.url, count.rows)
+                count.rows += batch.num_rows
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file."""
+        del compression, level
+        return _Writer(stream, schema)
+
+
+class _Count:
+    """How many rows were given out."""
+
+    rows = 0
+
+
+def _open(stream: BinaryIO, schema: pa.Schema | None, unexpected: str) -> Any:
+    """Open a file; None for one without rows."""
+    import pyarrow.json as pj
+
+    try:
+        return pj.open_json(
+            stream,
+            read_options=pj.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+            parse_options=pj.ParseOptions(
+                explicit_schema=schema, unexpected_field_behavior=unexpected
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "Empty JSON" in str(error):
+            return None
+        raise
+
+
+@contextlib.contextmanager
+def _explained(url: str, count: _Count) -> Iterator[None]:
+    """Raise what pyarrow says of a file's text as an error with path and row."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        text = str(error)
+        match = _ROW.search(text)
+        row = count.rows + int(match[1]) if match else None
+        text = _ROW.sub("", text)
+        if row is None and count.rows:
+            text += f" (behind row {count.rows - 1})"
+        if any(sign in text for sign in _MISFIT):
+            raise SchemaMismatchError(
+                f"a value does not fit its column: {text}; types were told by the first "
+                f"{_BLOCK_BYTES // 1024**2} MiB of the file or by the schema: give a schema that "
+                "has this column with another type",
+                path=url,
+                row=row,
+            ) from error
+        raise CorruptDataError(f"the file cannot be read: {text}", path=url, row=row) from error
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _is_bytes(t: pa.DataType) -> bool:
+    return bool(
+        pat.is_binary(t)
+        or pat.is_large_binary(t)
+        or pat.is_fixed_size_binary(t)
+        or pat.is_binary_view(t)
+    )
+
+
+def _parsed_type(t: pa.DataType) -> pa.DataType:
+    """Return the type to parse as, from which decoding and casting lead to the one asked for."""
+    if pat.is_dictionary(t):
+        return _parsed_type(t.value_type)
+    if is_any_list(t):
+        return pa.list_(_parsed_type(t.value_type))
+    if pat.is_float16(t):
+        return pa.float32()
+    if pat.is_duration(t):
+        return pa.int64()
+    if pat.is_date(t) or pat.is_time(t) or pat.is_string_view(t) or _is_bytes(t):
+        return pa.string()
+    return t
+
+
+def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int) -> pa.RecordBatch:
+    """Decode Base64 where bytes are asked for."""
+    arrays = []
+    for field in schema:
+        array = batch.column(field.name)
+        if _is_bytes(leaf_type(field.type)):
+            try:
+                array = _bytes_of(array)
+            except binascii.Error as error:
+                raise SchemaMismatchError(
+                    f"column {field.name!r} is asked for as {field.type}, and a text in it is not "
+                    f"Base64: {error}; read it as a string",
+                    path=url,
+                    feature=field.name,
+                    row=row_of(_is_not_base64, array, first_row),
+                ) from error
+        arrays.append(array)
+    if not arrays:
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+def _is_not_base64(array: pa.Array) -> bool:
+    try:
+        _bytes_of(array)
+    except binascii.Error:
+        return True
+    return False
+
+
+def _bytes_of(array: pa.Array) -> pa.Array:
+    if pat.is_list(array.type):
+        lengths = pc.fill_null(pc.list_value_length(array), 0)
+        zero = pa.array([0], pa.int64())
+        offsets = pa.concat_arrays([zero, pc.cumulative_sum(lengths.cast(pa.int64()))])
+        mask = array.is_null() if array.null_count else None
+        items = _bytes_of(array.flatten())
+        return pa.LargeListArray.from_arrays(offsets, items, mask=mask)
+    texts = array.to_pylist()
+    values = [None if text is None else base64.b64decode(text, validate=True) for text in texts]
+    return pa.array(values, pa.large_binary())
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """Writes rows as lines."""
+
+    def __init__(self, stream: BinaryIO, schema: pa.Schema) -> None:
+        self._stream = stream
+        names = [json.dumps(name, ensure_ascii=False) for name in schema.names]
+        self._keys = [f"{',' if index else ''}{name}:" for index, name in enumerate(names)]
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [_texts(column) for column in batch.columns]
+        keyed = [
+            [key + text for text in texts] for key, texts in zip(self._keys, columns, strict=True)
+        ]
+        rows = map("".join, zip(*keyed, strict=True)) if keyed else [""] * batch.num_rows
+        self._stream.write("".join([f"{{{row}}}\n" for row in rows]).encode())
+
+    def close(self) -> None:
+        """See `TableWriter`: nothing is held back."""
+
+
+def _texts(array: pa.Array) -> list[str]:
+    """Return the JSON of each value."""
+    return ["null" if text is None else text for text in _leaf_or_list(array)]
+
+
+def _leaf_or_list(array: pa.Array) -> list[str | None]:
+    t = array.type
+    if is_any_list(t):
+        return _lists(array)
+    if pat.is_null(t):
+        return [None] * len(array)
+    if pat.is_boolean(t) or pat.is_integer(t):
+        return list(array.cast(pa.string()).to_pylist())
+    if pat.is_duration(t):
+        return list(array.cast(pa.int64()).cast(pa.string()).to_pylist())
+    if pat.is_floating(t):
+        # pyarrow's text has the shortest digits for the width.
+        return [None if x is None else _number(x) for x in array.cast(pa.string()).to_pylist()]
+    if pat.is_decimal(t):
+        return [None if x is None else f"{x:f}" for x in array.to_pylist()]
+    if _is_bytes(t):
+        return [
+            None if x is None else f'"{base64.b64encode(x).decode()}"' for x in array.to_pylist()
+        ]
+    if pat.is_string(t):
+        quote = json.encoder.encode_basestring
+        return [None if x is None else quote(x) for x in array.to_pylist()]
+    # Dates, times and timestamps.
+    texts = array.cast(pa.string()).to_pylist()
+    return [None if x is None else f'"{x.replace(" ", "T")}"' for x in texts]
+
+
+def _number(text: str) -> str:
+    words = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    if text in words:
+        return words[text]
+    # Without a point readers take it for an integer.
+    return text if "." in text or "e" in text else f"{text}.0"
+
+
+def _lists(array: pa.Array) -> list[str | None]:
+    items = _texts(array.flatten())
+    lists: list[str | None] = []
+    start = 0
+    for length in pc.list_value_length(array).to_pylist():
+        if length is None:
+            lists.append(None)
+        else:
+            lists.append(f"[{','.join(items[start : start + length])}]")
+            start += length
+    return lists

@@ -1,0 +1,209 @@
+"""CSV and TSV through pyarrow.
+
+Types are those that pyarrow infers from a file's first `_BLOCK_BYTES`, or those that are given. A
+later value that does not fit is an error, never another type.
+
+An empty field without quotes is null and nothing else is (``NA`` is text), an empty field in quotes
+is an empty string. In a file of one column an empty line is a row with a null, for the same reason.
+Files have a header. Written are texts in quotes, floats with a point, durations as their integers,
+all else as pyarrow writes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.compression import Compression
+from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter
+from tfrecord_io.schema import is_any_list
+
+_BLOCK_BYTES = 4 * 1024 * 1024
+
+#: pyarrow counts lines from 1, the header among them.
+_ROW = re.compile(r"Row #([0-9]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvFormat:
+    """Text with delimiters; see `tfrecord_io.formats.base.Format`."""
+
+    name: str = "csv"
+    delimiter: str = ","
+    suffixes: tuple[str, ...] = (".csv",)
+    compressions: tuple[Compression, ...] = get_args(Compression)
+    default_compression: Compression | None = None
+    is_wrapped: bool = True
+    is_grouped: bool = False
+
+    def look(self, file: InputFile, schema: pa.Schema | None) -> Look:
+        """Infer types from the first block."""
+        found = schema
+        if found is None:
+            with self._reader(file, {}) as reader:
+                found = pa.schema([]) if reader is None else reader.schema
+        return Look(schema=found, pieces=(Piece(bytes=file.size),))
+
+    def read(
+        self, file: InputFile, piece: Piece, schema: pa.Schema, found: pa.Schema | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the file."""
+        del piece, found
+        types = {field.name: _parsed_type(field) for field in schema}
+        with self._reader(file, types) as reader:
+            if reader is not None:
+                yield from reader
+
+    @contextlib.contextmanager
+    def _reader(self, file: InputFile, types: dict[str, pa.DataType]) -> Iterator[Any]:
+        """Open a file; None for one that is empty."""
+        import pyarrow.csv as pcsv
+
+        with _explained(file.url):
+            column_count = self._column_count(file)
+            if column_count == 0:
+                yield None
+                return
+            with file.open_decompressed() as stream:
+                yield pcsv.open_csv(
+                    stream,
+                    read_options=pcsv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+                    parse_options=pcsv.ParseOptions(
+                        delimiter=self.delimiter,
+                        newlines_in_values=True,
+                        ignore_empty_lines=column_count > 1,
+                    ),
+                    convert_options=pcsv.ConvertOptions(
+                        column_types=types,
+                        include_columns=list(types),
+                        include_missing_columns=True,
+                        null_values=[""],
+                        strings_can_be_null=True,
+                        quoted_strings_can_be_null=False,
+                    ),
+                )
+
+    def _column_count(self, file: InputFile) -> int:
+        import pyarrow.csv as pcsv
+
+        with file.open_decompressed() as stream:
+            try:
+                reader = pcsv.open_csv(
+                    stream,
+                    read_options=pcsv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+                    parse_options=pcsv.ParseOptions(
+                        delimiter=self.delimiter, newlines_in_values=True
+                    ),
+                )
+            except pa.ArrowInvalid as error:
+                if "Empty CSV" in str(error):
+                    return 0
+                raise
+            return len(reader.schema)
+
+    def open_writer(
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema,
+        compression: Compression | None,
+        level: int | None,
+    ) -> TableWriter:
+        """Begin a file with its header."""
+        del compression, level
+        for field in schema:
+            t = field.type
+            if is_any_list(t) or pat.is_binary(t) or pat.is_fixed_size_binary(t):
+                raise UnsupportedTypeError(f"text cannot hold {t}", feature=field.name)
+        return _Writer(stream, schema, self.delimiter)
+
+
+class _Writer:
+    """Writes rows as lines."""
+
+    def __init__(self, stream: BinaryIO, schema: pa.Schema, delimiter: str) -> None:
+        self._stream = stream
+        self._delimiter = delimiter
+        names = _quoted(pa.array(schema.names, pa.large_string())).to_pylist()
+        stream.write(f"{delimiter.join(names)}\n".encode())
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        fields = [_texts(column) for column in batch.columns]
+        rows = _joined(*fields, by=self._delimiter)
+        self._stream.write("".join(_joined(rows, "\n").to_pylist()).encode())
+
+    def close(self) -> None:
+        """See `TableWriter`: nothing is held back."""
+
+
+def _texts(array: pa.Array) -> pa.Array:
+    t = array.type
+    if pat.is_string(t):
+        return _quoted(array.cast(pa.large_string()))
+    if pat.is_duration(t):
+        array = array.cast(pa.int64())
+    texts = array.cast(pa.large_string())
+    if pat.is_floating(t):
+        # Without a point readers take a number for an integer.
+        return pc.if_else(
+            pc.match_substring_regex(texts, "^-?[0-9]+$"), _joined(texts, ".0"), texts
+        )
+    return texts
+
+
+def _quoted(texts: pa.Array) -> pa.Array:
+    doubled = pc.replace_substring(texts, '"', '""')
+    quoted = _joined('"', doubled, '"')
+    return pc.if_else(texts.is_valid(), quoted, texts)
+
+
+def _joined(*parts: pa.Array | str, by: str = "") -> pa.Array:
+    """Join row by row; null counts as an empty text."""
+    text = pa.large_string()
+    same = [pa.scalar(part, text) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(
+        *same, pa.scalar(by, text), null_handling="replace", null_replacement=""
+    )
+
+
+def _parsed_type(field: pa.Field) -> pa.DataType:
+    """Return the type to parse a column as, from which casting leads to the one asked for."""
+    t = field.type
+    if is_any_list(t):
+        raise UnsupportedTypeError(
+            f"column {field.name!r} is asked for as {t}, and CSV holds no lists; read it as a "
+            "string",
+            feature=field.name,
+        )
+    if pat.is_float16(t):
+        return pa.float32()
+    if pat.is_decimal256(t) or pat.is_string_view(t) or pat.is_binary_view(t):
+        return pa.string()
+    return t
+
+
+@contextlib.contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Raise what pyarrow says of a file's text as an error with path and row."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        text = str(error)
+        match = _ROW.search(text)
+        row = int(match[1]) - 2 if match else None
+        if "conversion error" in text:
+            raise SchemaMismatchError(
+                f"a value does not fit its column: {text}; types were told by the first "
+                f"{_BLOCK_BYTES // 1024**2} MiB of the file or by the schema: give a schema in "
+                "which this column has another type",
+                path=url,
+                row=row,
+            ) from error
+        raise CorruptDataError(f"the file cannot be read: {text}", path=url, row=row) from error
