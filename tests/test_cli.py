@@ -120,6 +120,30 @@ def test_clean_says_what_it_would_do(data):
     assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
 
 
+def test_convert_there_and_back(data, tmp_path):
+    there = ["convert", data, tmp_path / "x.parquet", "--columns", "n,name"]
+    said = json.loads(run(*there, "--filter", "n is not null").stdout)
+    assert (said["rows"], said["files"], said["to_format"]) == (2, 1, "parquet")
+    back = ["convert", tmp_path / "x.parquet", tmp_path / "back", "--partition-by", "n"]
+    run(*back, "--compression", "gzip", "--max-records-per-file", 1)
+    assert len(list((tmp_path / "back").rglob("n=*/*.tfrecord.gz"))) == 2
+    assert "already" in run(*back, code=4).stderr
+    run(*back, "--mode", "overwrite", "--scheduler", "synchronous")
+    assert run("count", tmp_path / "back").stdout == "2\n"
+
+
+def test_convert_on_a_terminal_tells_what_it_did(data, tmp_path):
+    shown = on_terminal(["convert", data, tmp_path / "x.parquet"])
+    assert "3 rows in 1 file, " in shown
+    assert "of parquet, in 0." in shown
+
+
+def test_convert_with_settings_for_both_storages(tmp_path, data):
+    words = ["--storage-option", "auto_mkdir=true", "--target-storage-option", "auto_mkdir=true"]
+    run("convert", data, tmp_path / "x.parquet", *words)
+    assert (tmp_path / "x.parquet").is_file()
+
+
 def test_a_terminal_gets_a_table(data):
     shown = on_terminal(["head", data])
     lines = shown.splitlines()
@@ -258,6 +282,12 @@ def test_wrong_usage_ends_with_2(data):
     assert "max_features" in run("head", data, "--limit", "x=1", code=2).stderr
     assert "max_features" in run("head", data, "--limit", "max_features=0", code=2).stderr
     run("head", code=2)
+
+
+def test_an_existing_target_ends_with_4(data, tmp_path):
+    (tmp_path / "x.parquet").write_bytes(b"")
+    run("convert", data, tmp_path / "x.parquet", code=4)
+    assert (tmp_path / "x.parquet").read_bytes() == b""
 
 
 def test_storage_errors_end_with_3(tmp_path):
