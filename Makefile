@@ -41,7 +41,7 @@ check: check-python check-rust ## Run linters, type checkers and the kernel's ow
 
 .PHONY: check-python
 check-python: $(KERNEL) ## The part of `check` for Python
-	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff check --quiet --output-format concise
 	@$(BIN)/ruff format --check --quiet
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/stubtest --mypy-config-file pyproject.toml --concise \
