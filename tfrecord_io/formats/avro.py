@@ -222,6 +222,7 @@ class _Writer:
         compression: Compression | None,
         level: int | None,
     ) -> None:
+        _fastavro()
         from fastavro.write import Writer
 
         avro = {

@@ -142,8 +142,9 @@ class OrcFormat:
         codec = "zlib" if compression == "deflate" else compression or "uncompressed"
         writer = po.ORCWriter(stream, compression=codec)
         # A writer that was given no rows knows no columns.
-        writer.write(schema.empty_table())
-        return _Grouped(writer, writer.write)
+        stored = pa.schema([field.with_type(_orc_type(field.type)) for field in schema])
+        writer.write(stored.empty_table())
+        return _Grouped(writer, lambda table: writer.write(table.cast(stored)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +221,13 @@ class _Grouped:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _orc_type(t: pa.DataType) -> pa.DataType:
+    """Return the type to write: pyarrow makes timestamps of days in milliseconds."""
+    if pa.types.is_list(t):
+        return pa.list_(t.value_field.with_type(_orc_type(t.value_type)))
+    return pa.date32() if pa.types.is_date64(t) else t
 
 
 def _is_stream(handle: BinaryIO) -> bool:

@@ -15,9 +15,10 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import functools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, get_args
 
@@ -162,20 +163,22 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
 
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int) -> pa.RecordBatch:
-    """Decode Base64 where bytes are asked for."""
+    """Make bytes of Base64, and times of their texts, where they are asked for."""
     arrays = []
     for field in schema:
         array = batch.column(field.name)
-        if _is_bytes(leaf_type(field.type)):
+        leaf = leaf_type(field.type)
+        if _is_bytes(leaf) or pat.is_time(leaf):
+            parse = _bytes_of if _is_bytes(leaf) else functools.partial(_times_of, t=leaf)
             try:
-                array = _bytes_of(array)
-            except binascii.Error as error:
+                array = _mapped(array, parse)
+            except (binascii.Error, pa.ArrowInvalid) as error:
                 raise SchemaMismatchError(
                     f"column {field.name!r} is asked for as {field.type}, and a text in it is not "
-                    f"Base64: {error}; read it as a string",
+                    f"{'Base64' if _is_bytes(leaf) else 'a time'}: {error}; read it as a string",
                     path=url,
                     feature=field.name,
-                    row=row_of(_is_not_base64, array, first_row),
+                    row=row_of(functools.partial(_is_bad, parse=parse), array, first_row),
                 ) from error
         arrays.append(array)
     if not arrays:
@@ -183,25 +186,37 @@ def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int)
     return pa.RecordBatch.from_arrays(arrays, names=schema.names)
 
 
-def _is_not_base64(array: pa.Array) -> bool:
+_Parse = Callable[[pa.Array], pa.Array]
+
+
+def _is_bad(array: pa.Array, parse: _Parse) -> bool:
     try:
-        _bytes_of(array)
-    except binascii.Error:
+        _mapped(array, parse)
+    except (binascii.Error, pa.ArrowInvalid):
         return True
     return False
 
 
-def _bytes_of(array: pa.Array) -> pa.Array:
-    if pat.is_list(array.type):
-        lengths = pc.fill_null(pc.list_value_length(array), 0)
-        zero = pa.array([0], pa.int64())
-        offsets = pa.concat_arrays([zero, pc.cumulative_sum(lengths.cast(pa.int64()))])
-        mask = array.is_null() if array.null_count else None
-        items = _bytes_of(array.flatten())
-        return pa.LargeListArray.from_arrays(offsets, items, mask=mask)
-    texts = array.to_pylist()
-    values = [None if text is None else base64.b64decode(text, validate=True) for text in texts]
+def _mapped(array: pa.Array, parse: _Parse) -> pa.Array:
+    """Parse the texts inside all lists."""
+    if not pat.is_list(array.type):
+        return parse(array)
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    zero = pa.array([0], pa.int64())
+    offsets = pa.concat_arrays([zero, pc.cumulative_sum(lengths.cast(pa.int64()))])
+    mask = array.is_null() if array.null_count else None
+    return pa.LargeListArray.from_arrays(offsets, _mapped(array.flatten(), parse), mask=mask)
+
+
+def _bytes_of(texts: pa.Array) -> pa.Array:
+    values = [None if x is None else base64.b64decode(x, validate=True) for x in texts.to_pylist()]
     return pa.array(values, pa.large_binary())
+
+
+def _times_of(texts: pa.Array, t: pa.DataType) -> pa.Array:
+    # Arrow parses timestamps, and no times alone.
+    days = pc.binary_join_element_wise("1970-01-01T", texts, "")
+    return days.cast(pa.timestamp(t.unit)).cast(t)
 
 
 # --- writing --------------------------------------------------------------------------------------

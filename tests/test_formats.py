@@ -1,0 +1,777 @@
+"""Files of other formats against pyarrow, fastavro and protobuf: both ways, all types."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import gzip
+import json
+import struct
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.orc as po
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.frames import examples, records, sequence_example
+from tests.support.trees import data_files, tree
+from tfrecord_io import convert, read_table, write_table
+from tfrecord_io.errors import (
+    CorruptDataError,
+    EncodeError,
+    InferenceError,
+    MissingDependencyError,
+    OptionError,
+    SchemaMismatchError,
+    UnsupportedTypeError,
+)
+from tfrecord_io.formats import columnar, get_format, json_lines, text, writing
+from tfrecord_io.formats.base import divided
+from tfrecord_io.formats.detection import format_of_name
+from tfrecord_io.plan import WriteJob
+
+UTC = dt.timezone.utc
+DAY = dt.date(2026, 1, 2)
+TIME = dt.time(3, 4, 5, 678901)
+STAMP = dt.datetime(2026, 1, 2, 3, 4, 5, 678901)
+SECOND = dt.datetime(2026, 1, 2, 3, 4, 5)
+
+#: Name -> (type, value). All values are such that TFRecord's 64-bit ints and 32-bit floats hold.
+VALUES: dict[str, tuple[pa.DataType, Any]] = {
+    "bool": (pa.bool_(), True),
+    "i8": (pa.int8(), -8),
+    "i16": (pa.int16(), -16),
+    "i32": (pa.int32(), -32),
+    "i64": (pa.int64(), -(2**62)),
+    "u8": (pa.uint8(), 200),
+    "u16": (pa.uint16(), 60_000),
+    "u32": (pa.uint32(), 2**32 - 1),
+    "u64": (pa.uint64(), 2**63 - 1),
+    "f16": (pa.float16(), 1.5),
+    "f32": (pa.float32(), 0.5),
+    "f64": (pa.float64(), 2.0),
+    "s": (pa.string(), 'a"b,c\n\té\\'),
+    "bin": (pa.binary(), b"\x00\xff"),
+    "fixed": (pa.binary(3), b"\x00\xffx"),
+    "dec": (pa.decimal128(10, 2), Decimal("1.50")),
+    "big": (pa.decimal256(50, 2), Decimal("2.50")),
+    "date": (pa.date32(), DAY),
+    "date64": (pa.date64(), DAY),
+    "t32s": (pa.time32("s"), dt.time(3, 4, 5)),
+    "t32ms": (pa.time32("ms"), dt.time(3, 4, 5, 678000)),
+    "t64us": (pa.time64("us"), TIME),
+    "t64ns": (pa.time64("ns"), TIME),
+    "ts": (pa.timestamp("s"), SECOND),
+    "tms": (pa.timestamp("ms"), SECOND),
+    "tus": (pa.timestamp("us"), STAMP),
+    "tns": (pa.timestamp("ns"), STAMP),
+    "tz": (pa.timestamp("us", "UTC"), STAMP.replace(tzinfo=UTC)),
+    "dur": (pa.duration("us"), dt.timedelta(microseconds=5)),
+    "null": (pa.null(), None),
+    "li": (pa.list_(pa.int64()), [1, 2]),
+    "lf": (pa.list_(pa.float32()), []),
+    "ls": (pa.list_(pa.string()), ["x", "", 'y"']),
+    "lb": (pa.list_(pa.binary()), [b"\xff", b""]),
+    "fl": (pa.list_(pa.float32(), 2), [0.5, 1.5]),
+    "ll": (pa.list_(pa.list_(pa.int64())), [[1, 2], [], [3]]),
+}
+
+LISTS = {"li", "lf", "ls", "lb", "fl", "ll"}
+#: What each format cannot hold, from its own specification or its writer's.
+CANNOT = {
+    "parquet": set(),
+    "arrow": set(),
+    "orc": {"u8", "u16", "u32", "u64", "f16", "big", "t32s", "t32ms", "t64us", "t64ns", "dur"}
+    | {"null"},
+    "csv": LISTS | {"bin", "fixed"},
+    "jsonl": set(),
+    "avro": {"u64", "t64ns", "tns", "dur"},
+}
+FORMATS = list(CANNOT)
+
+
+def table(fmt: str, *, leave_out: set[str] = frozenset()) -> pa.Table:
+    """Three rows: values, nulls, values."""
+    names = [name for name in VALUES if name not in CANNOT[fmt] | leave_out]
+    return pa.table(
+        {
+            name: pa.array([VALUES[name][1], None, VALUES[name][1]], VALUES[name][0])
+            for name in names
+        }
+    )
+
+
+def read_directly(path: Path, fmt: str) -> list[dict[str, Any]]:
+    if fmt == "parquet":
+        return pq.read_table(path).to_pylist()
+    if fmt == "orc":
+        return po.read_table(path).to_pylist()
+    if fmt == "arrow":
+        with pa.ipc.open_file(path) as reader:
+            return reader.read_all().to_pylist()
+    if fmt == "avro":
+        with path.open("rb") as file:
+            return list(fastavro.reader(file))
+    if fmt == "jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def as_text(name: str, value: Any, fmt: str) -> Any:
+    """What Python's own csv and json readers should see."""
+    if value is None:
+        return "" if fmt == "csv" else None
+    if fmt == "jsonl" and name in ("bin", "fixed"):
+        return {"bin": "AP8=", "fixed": "AP94"}[name]
+    if name == "lb":
+        return ["/w==", ""]
+    if name == "dur":
+        return 5 if fmt == "jsonl" else "5"
+    if name in ("dec", "big"):
+        return float(value) if fmt == "jsonl" else str(value)
+    if isinstance(value, dt.date | dt.time):
+        return TEXTS[name] if fmt == "csv" else TEXTS[name].replace(" ", "T")
+    if fmt == "csv":
+        return {True: "true"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return value
+
+
+TEXTS = {
+    "date": "2026-01-02",
+    "date64": "2026-01-02",
+    "t32s": "03:04:05",
+    "t32ms": "03:04:05.678",
+    "t64us": "03:04:05.678901",
+    "t64ns": "03:04:05.678901000",
+    "ts": "2026-01-02 03:04:05",
+    "tms": "2026-01-02 03:04:05.000",
+    "tus": "2026-01-02 03:04:05.678901",
+    "tns": "2026-01-02 03:04:05.678901000",
+    "tz": "2026-01-02 03:04:05.678901Z",
+}
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_from_tfrecord(tmp_path: Path, fmt: str) -> None:
+    source = table(fmt)
+    write_table(source, tmp_path / "ds", record_type="SequenceExample", float64="error")
+    path = tmp_path / f"x.{fmt}"
+    result = convert(tmp_path / "ds", path, record_type="SequenceExample")
+    assert (result.files, result.rows, result.bytes) == (1, 3, path.stat().st_size)
+    assert (result.from_format, result.to_format) == ("tfrecord", fmt)
+    expected = source.to_pylist()
+    if fmt in ("csv", "jsonl"):
+        expected = [{k: as_text(k, v, fmt) for k, v in row.items()} for row in expected]
+    found = read_directly(path, fmt)
+    if fmt == "orc":  # whose timestamps are all of nanoseconds
+        stamps = ("ts", "tms", "tus", "tns", "tz")
+        assert [str(found[0][k])[:26] for k in stamps] == [str(expected[0][k])[:26] for k in stamps]
+        for row in (*found, *expected):
+            for k in stamps:
+                del row[k]
+    assert found == expected
+    if fmt in ("parquet", "arrow"):
+        schema = pq.read_schema(path) if fmt == "parquet" else pa.ipc.open_file(path).schema
+        kept = {pa.date64(): pa.date32(), pa.time32("s"): pa.time32("ms")}
+        kept |= {pa.timestamp("s"): pa.timestamp("ms")}
+        types = source.schema.types
+        assert schema.types == [kept.get(t, t) if fmt == "parquet" else t for t in types]
+
+
+def write_directly(data: pa.Table, path: Path, fmt: str) -> None:
+    if fmt == "parquet":
+        pq.write_table(data, path)
+    elif fmt == "orc":
+        po.write_table(data, path)
+    elif fmt == "arrow":
+        with pa.ipc.new_file(path, data.schema) as writer:
+            writer.write_table(data)
+    elif fmt == "csv":
+        pcsv.write_csv(data, path)
+
+
+def wire(value: Any, name: str) -> Any:
+    """What TFRecord's specification in this project makes of a value."""
+    t = VALUES[name][0]
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, Decimal):
+        return float(value)
+    if value is not None and (pa.types.is_temporal(t)):
+        return pa.scalar(value, t).cast(pa.int64() if t.bit_width == 64 else pa.int32()).as_py()
+    return value
+
+
+def all_equal(path: Path, expected: bytes) -> None:
+    assert list(data_files(path).values()) == [expected]
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "orc", "arrow"])
+def test_to_tfrecord(tmp_path: Path, fmt: str) -> None:
+    # ORC has one timestamp, of nanoseconds, and no second day type.
+    leave_out = {"lf", "ll"} | ({"ts", "tms", "tus", "tz", "date64"} if fmt == "orc" else set())
+    if fmt == "parquet":
+        leave_out |= {"ts", "t32s", "date64"}  # kept as milliseconds and as days
+    source = table(fmt, leave_out=leave_out)
+    write_directly(source, tmp_path / f"x.{fmt}", fmt)
+    convert(tmp_path / f"x.{fmt}", tmp_path / "ds")
+    rows = [{k: wire(v, k) for k, v in row.items()} for row in source.to_pylist()]
+    all_equal(tmp_path / "ds", examples(*rows))
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "arrow", "jsonl"])
+def test_lists_of_lists_are_feature_lists(tmp_path: Path, fmt: str) -> None:
+    data = pa.table({"i": [1, 2], "l": [[[1, 2], [3]], [[]]]})
+    path = tmp_path / f"x.{fmt}"
+    if fmt == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in data.to_pylist()))
+    else:
+        write_directly(data, path, fmt)
+    with pytest.raises(UnsupportedTypeError, match="'l'"):
+        convert(path, tmp_path / "ds")
+    convert(path, tmp_path / "ds", record_type="SequenceExample")
+    found = b"".join(data_files(tmp_path / "ds").values())
+    first = records(sequence_example({"i": 1}, {"l": [[1, 2], [3]]}))
+    assert found.startswith(first)
+
+
+def test_tfrecord_through_every_format_and_back(tmp_path: Path) -> None:
+    """With the schema given where a format keeps no types, everything comes back."""
+    for fmt in FORMATS:
+        source = table(fmt, leave_out={"null"} if fmt == "csv" else set())
+        write_table(source, tmp_path / fmt / "ds", record_type="SequenceExample")
+        path = tmp_path / fmt / f"x.{fmt}"
+        convert(tmp_path / fmt / "ds", path, record_type="SequenceExample")
+        convert(path, tmp_path / fmt / "back", record_type="SequenceExample", schema=source.schema)
+        assert tree(tmp_path / fmt / "back") == tree(tmp_path / fmt / "ds"), fmt
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_what_a_format_cannot_hold_is_refused_by_name(tmp_path: Path, fmt: str) -> None:
+    for name in CANNOT[fmt]:
+        t, value = VALUES[name]
+        data = pa.table({"ok": [1], name: pa.array([value], t)})
+        write_table(data, tmp_path / fmt / name, record_type="SequenceExample", mode="overwrite")
+        before = tree(tmp_path)
+        with pytest.raises(UnsupportedTypeError, match=f"'{name}'") as caught:
+            convert(
+                tmp_path / fmt / name, tmp_path / f"{name}.{fmt}", record_type="SequenceExample"
+            )
+        assert caught.value.feature == name
+        assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_partitioned_folders(tmp_path: Path, fmt: str) -> None:
+    data = pa.table({"v": [1, 2, 3, 4], "p": ["a/b", None, "a/b", "c"], "q": [1, 1, 1, 2]})
+    write_table(data, tmp_path / "ds")
+    convert(tmp_path / "ds", tmp_path / "out", to_format=fmt, partition_by=["p", "q"])
+    found = {
+        path: read_directly(tmp_path / "out" / path, fmt) for path in data_files(tmp_path / "out")
+    }
+    ending = ".jsonl" if fmt == "jsonl" else f".{fmt}"
+    values = {path: [int(row["v"]) for row in rows] for path, rows in found.items()}
+    assert values == {
+        f"p=__HIVE_DEFAULT_PARTITION__/q=1/part-00000-000{ending}": [2],
+        f"p=a%2Fb/q=1/part-00000-000{ending}": [1, 3],
+        f"p=c/q=2/part-00000-000{ending}": [4],
+    }
+    assert all("p" not in row and "q" not in row for rows in found.values() for row in rows)
+    manifest = json.loads((tmp_path / "out/_SUCCESS").read_text())
+    assert manifest["file_format"] == fmt
+    assert manifest["partition_columns"] == [
+        {"name": "p", "type": "string"},
+        {"name": "q", "type": "int64"},
+    ]
+    convert(tmp_path / "out", tmp_path / "back")
+    rows = read_table(tmp_path / "back").to_pylist()
+    assert sorted(rows, key=lambda row: row["v"]) == data.to_pylist()
+
+
+def test_partitions_of_another_writer(tmp_path: Path) -> None:
+    data = pa.table({"v": [1, 2, 3], "p": ["a b", "c", None]})
+    pq.write_to_dataset(data, tmp_path / "in", partition_cols=["p"])
+    convert(tmp_path / "in", tmp_path / "ds", filters=[("p", "!=", "c")])
+    assert read_table(tmp_path / "ds").to_pylist() == [{"v": 1, "p": "a b"}]
+    convert(tmp_path / "in", tmp_path / "all", columns=["p", "v"])
+    rows = read_table(tmp_path / "all").to_pylist()
+    assert sorted(rows, key=lambda row: row["v"]) == [
+        {"p": "a b", "v": 1},
+        {"p": "c", "v": 2},
+        {"p": None, "v": 3},
+    ]
+
+
+@pytest.mark.parametrize("fmt", FORMATS)
+def test_files_without_rows(tmp_path: Path, fmt: str) -> None:
+    write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "ds")
+    path = tmp_path / f"x.{fmt}"
+    result = convert(tmp_path / "ds", path)
+    assert (result.files, result.rows) == (1, 0)
+    assert read_directly(path, fmt) == []
+    if fmt != "jsonl":  # which keeps no columns
+        convert(path, tmp_path / "back", schema=pa.schema([("a", pa.int64())]))
+        assert tree(tmp_path / "back") == tree(tmp_path / "ds")
+
+
+class TestDivision:
+    def test_row_groups_are_pieces_of_a_size(self) -> None:
+        pieces = divided([100, 100, 100], 90, [1, 2, 3])
+        assert [(p.start, p.end, p.row, p.bytes) for p in pieces] == [(0, 3, 0, 90)]
+
+    def test_pieces_cover_everything_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tfrecord_io.formats.base.PIECE_BYTES", 100)
+        pieces = divided([60, 60, 30, 10, 200, 1], 36, [5, 6, 7, 8, 9, 10])
+        assert [(p.start, p.end, p.row) for p in pieces] == [
+            (0, 1, 0),
+            (1, 4, 5),
+            (4, 5, 26),
+            (5, 6, 35),
+        ]
+        assert sum(p.bytes for p in pieces) == 36
+
+    @pytest.mark.parametrize("fmt", ["parquet", "orc", "arrow"])
+    def test_a_divided_file_becomes_several_part_files(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fmt: str
+    ) -> None:
+        monkeypatch.setattr("tfrecord_io.formats.base.PIECE_BYTES", 1)
+        data = pa.table({"a": pa.array(range(100_000), pa.int64())})
+        path = tmp_path / f"x.{fmt}"
+        if fmt == "orc":
+            po.write_table(data, path, stripe_size=100_000, compression="uncompressed")
+        elif fmt == "parquet":
+            pq.write_table(data, path, row_group_size=30_000)
+        else:
+            with pa.ipc.new_file(path, data.schema) as writer:
+                writer.write_table(data, max_chunksize=30_000)
+        result = convert(path, tmp_path / "ds")
+        assert result.files > 1
+        assert read_table(tmp_path / "ds").equals(data)
+
+
+class TestGroups:
+    """Row groups depend on rows alone."""
+
+    def job(self, fmt: str, schema: pa.Schema) -> WriteJob:
+        return WriteJob(
+            url="",
+            job_id="",
+            mode="error",
+            skip=False,
+            schema=schema,
+            partition_by=(),
+            file_format=fmt,
+            record_type="Example",
+            compression=None,
+            compression_level=None,
+            max_records_per_file=None,
+            float64="warn",
+            codec="auto",
+            empty_partition="error",
+        )
+
+    class Sink:
+        def __init__(self) -> None:
+            self.data = b""
+            self.size = 0
+            self.buffered = 0
+
+        def write(self, data: Any) -> None:
+            self.data += bytes(data)
+            self.size = len(self.data)
+
+        def spill(self) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    @pytest.mark.parametrize("fmt", FORMATS)
+    def test_bytes_do_not_depend_on_batches(
+        self, fmt: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(writing, "_GROUP_ROWS", 40)
+        monkeypatch.setattr(writing, "_GROUP_BYTES", 3_000)
+        rows = table(fmt).to_pylist() * 60
+        for index, row in enumerate(rows):
+            row["s"] = "x" * (index * 7 % 300)
+        data = pa.Table.from_pylist(rows, schema=table(fmt).schema)
+        outputs = set()
+        for size in (1, 7, 1000):
+            made = writing.OtherFormat(self.job(fmt, data.schema))
+            sink = self.Sink()
+            writer = made.open(sink)
+            for batch in data.to_batches(max_chunksize=size):
+                writer.write(made.prepare(batch, 0)[0])
+            assert writer.close().rows == 180
+            outputs.add(sink.data)
+        assert len(outputs) == 1
+        if fmt == "parquet":
+            metadata = pq.ParquetFile(pa.BufferReader(outputs.pop())).metadata
+            assert max(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)) <= 40
+
+    def test_a_group_ends_by_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(writing, "_GROUP_BYTES", 1_000)
+        data = pa.table({"s": ["x" * 300] * 10, "l": [[1, 2]] * 10})  # 316 bytes a row
+        made = writing.OtherFormat(self.job("parquet", data.schema))
+        sink = self.Sink()
+        writer = made.open(sink)
+        for batch in data.to_batches():
+            writer.write(made.prepare(batch, 0)[0])
+        writer.close()
+        metadata = pq.ParquetFile(pa.BufferReader(sink.data)).metadata
+        assert [metadata.row_group(n).num_rows for n in range(3)] == [4, 4, 2]
+
+    def test_other_dresses_are_the_same_file(self) -> None:
+        plain = pa.table({"s": ["a", "b"], "l": [["x"], None], "t": [[1, 2], [3]]})
+        dressed = pa.table(
+            {
+                "s": plain["s"].dictionary_encode(),
+                "l": plain["l"].cast(pa.large_list(pa.large_string())),
+                "t": pa.array([[1, 2], [3]], pa.list_view(pa.int64())),
+            }
+        )
+        found = []
+        for data in (plain, dressed):
+            made = writing.OtherFormat(self.job("parquet", plain.schema))
+            sink = self.Sink()
+            writer = made.open(sink)
+            writer.write(made.prepare(data.combine_chunks().to_batches()[0], 0)[0])
+            writer.close()
+            found.append(sink.data)
+        assert found[0] == found[1]
+
+    def test_a_null_where_none_may_be(self) -> None:
+        schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+        made = writing.OtherFormat(self.job("parquet", schema))
+        batch = pa.record_batch({"a": pa.array([1, None, 3])})
+        with pytest.raises(EncodeError, match="'a'") as caught:
+            made.prepare(batch, 10)
+        assert caught.value.row == 11
+
+
+class TestCsv:
+    def test_types_and_nulls_as_pyarrow_infers_them(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text('i,f,s,d\n1,0.5,a,2026-01-02\n,,"",\n3,1,NA,2026-01-03\n')
+        convert(tmp_path / "x.csv", tmp_path / "ds")
+        days = [(DAY - dt.date(1970, 1, 1)).days, None, (DAY - dt.date(1970, 1, 1)).days + 1]
+        all_equal(
+            tmp_path / "ds",
+            examples(
+                {"i": 1, "f": 0.5, "s": "a", "d": days[0]},
+                {"s": ""},
+                {"i": 3, "f": 1.0, "s": "NA", "d": days[2]},
+            ),
+        )
+
+    def test_a_later_block_does_not_change_types(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(text, "_BLOCK_BYTES", 64)
+        path = tmp_path / "x.csv"
+        path.write_text("a,b\n" + "1,x\n" * 50 + "0.5,x\n")
+        with pytest.raises(SchemaMismatchError, match=r"0\.5.*give a schema") as caught:
+            convert(path, tmp_path / "ds")
+        assert (caught.value.path, caught.value.row) == (str(path), 50)
+        assert not (tmp_path / "ds").exists()
+        convert(path, tmp_path / "ds", schema=pa.schema([("a", pa.float32())]))
+        assert read_table(tmp_path / "ds")["a"].to_pylist() == [1.0] * 50 + [0.5]
+
+    def test_ragged_lines(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("a,b\n1,2\n3\n")
+        with pytest.raises(CorruptDataError, match="Expected 2 columns") as caught:
+            convert(tmp_path / "x.csv", tmp_path / "ds")
+        assert caught.value.row == 1
+
+    def test_nulls_of_a_single_column(self, tmp_path: Path) -> None:
+        write_table(pa.table({"a": pa.array([1, None, 3])}), tmp_path / "ds")
+        convert(tmp_path / "ds", tmp_path / "x.csv")
+        convert(tmp_path / "x.csv", tmp_path / "back")
+        assert tree(tmp_path / "back") == tree(tmp_path / "ds")
+
+    def test_tabs_and_compression(self, tmp_path: Path) -> None:
+        write_table(pa.table({"a": [1.0, 2.0], "b": ["x\ty", "z"]}), tmp_path / "ds")
+        convert(tmp_path / "ds", tmp_path / "x.tsv.gz")
+        found = gzip.decompress((tmp_path / "x.tsv.gz").read_bytes())
+        assert found == b'"a"\t"b"\n1.0\t"x\ty"\n2.0\t"z"\n'
+        convert(tmp_path / "x.tsv.gz", tmp_path / "back")
+        assert data_files(tmp_path / "back") == data_files(tmp_path / "ds")
+
+    def test_lists_cannot_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("a\n1\n")
+        with pytest.raises(UnsupportedTypeError, match="'a'"):
+            convert(
+                tmp_path / "x.csv", tmp_path / "ds", schema=pa.schema([("a", pa.list_(pa.int8()))])
+            )
+
+    def test_empty_files(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("")
+        result = convert(tmp_path / "x.csv", tmp_path / "ds")
+        assert (result.files, result.rows) == (0, 0)
+
+
+class TestJsonLines:
+    def test_non_finite_numbers_and_short_digits(self, tmp_path: Path) -> None:
+        values = [float("nan"), float("inf"), float("-inf"), 0.1, 1.0]
+        write_table(pa.table({"f": pa.array(values, pa.float32())}), tmp_path / "ds")
+        convert(tmp_path / "ds", tmp_path / "x.jsonl")
+        assert (tmp_path / "x.jsonl").read_text() == (
+            '{"f":NaN}\n{"f":Infinity}\n{"f":-Infinity}\n{"f":0.1}\n{"f":1.0}\n'
+        )
+        convert(tmp_path / "x.jsonl", tmp_path / "back", float64="cast")
+        assert data_files(tmp_path / "back") == data_files(tmp_path / "ds")
+
+    def test_a_later_block_does_not_change_types(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 64)
+        path = tmp_path / "x.jsonl"
+        for last, what in [('{"a": "x"}', "changed"), ('{"a": 1, "b": 2}', "unexpected field")]:
+            path.write_text('{"a": 1}\n' * 50 + last + "\n")
+            with pytest.raises(SchemaMismatchError, match=f"{what}.*give a schema") as caught:
+                convert(path, tmp_path / "ds")
+            assert caught.value.path == str(path)
+            assert caught.value.row in (50, None)
+            assert not (tmp_path / "ds").exists()
+        convert(path, tmp_path / "ds", schema=pa.schema([("a", pa.int8()), ("b", pa.int8())]))
+        assert read_table(tmp_path / "ds")["b"].to_pylist() == [None] * 50 + [2]
+
+    def test_a_projection_does_not_hide_new_keys(self, tmp_path: Path) -> None:
+        (tmp_path / "x.json").write_text('{"a": 1, "b": 2}\n{"b": 3}\n')
+        convert(tmp_path / "x.json", tmp_path / "ds", columns=["a"])
+        all_equal(tmp_path / "ds", examples({"a": 1}, {}))
+
+    def test_text_that_is_no_base64(self, tmp_path: Path) -> None:
+        (tmp_path / "x.jsonl").write_text('{"a": "AP8="}\n{"a": "?"}\n')
+        with pytest.raises(SchemaMismatchError, match="Base64") as caught:
+            convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema([("a", pa.binary())]))
+        assert caught.value.row == 1
+
+    def test_damaged_lines(self, tmp_path: Path) -> None:
+        (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a":\n')
+        with pytest.raises(CorruptDataError, match="cannot be read"):
+            convert(tmp_path / "x.jsonl", tmp_path / "ds")
+
+    def test_empty_files(self, tmp_path: Path) -> None:
+        (tmp_path / "x.jsonl").write_text("")
+        assert convert(tmp_path / "x.jsonl", tmp_path / "ds").rows == 0
+
+
+class TestAvro:
+    def write(self, path: Path, fields: list[Any], *rows: dict[str, Any]) -> None:
+        with path.open("wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows)
+
+    def test_logical_types_and_unions(self, tmp_path: Path) -> None:
+        def logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
+            return {"type": kind, "logicalType": name, **more}
+
+        colour = {"type": "enum", "name": "colour", "symbols": ["red", "blue"]}
+        fields = [
+            {"name": "b", "type": "boolean"},
+            {"name": "i", "type": ["null", "int"]},
+            {"name": "l", "type": ["long", "null"]},
+            {"name": "f", "type": "float"},
+            {"name": "d", "type": "double"},
+            {"name": "s", "type": "string"},
+            {"name": "by", "type": "bytes"},
+            {"name": "fx", "type": {"type": "fixed", "name": "fx", "size": 2}},
+            {"name": "fy", "type": "fx"},
+            {"name": "e", "type": colour},
+            {"name": "e2", "type": ["null", "colour"]},
+            {"name": "day", "type": logical("int", "date")},
+            {"name": "ms", "type": ["null", logical("long", "timestamp-millis")]},
+            {"name": "us", "type": logical("long", "timestamp-micros")},
+            {"name": "tm", "type": logical("int", "time-millis")},
+            {"name": "dec", "type": logical("bytes", "decimal", precision=5, scale=2)},
+            {"name": "a", "type": {"type": "array", "items": "int"}},
+        ]
+        stamp = STAMP.replace(tzinfo=UTC)
+        row = {"b": True, "i": None, "l": 5, "f": 0.5, "d": 2.0, "s": "x", "by": b"\xff"}
+        row |= {"fx": b"ab", "fy": b"cd", "e": "red", "e2": "blue", "day": DAY, "ms": stamp}
+        row |= {"us": stamp, "tm": dt.time(0, 0, 1), "dec": Decimal("1.50"), "a": [1, 2]}
+        self.write(tmp_path / "x.avro", fields, row)
+        convert(tmp_path / "x.avro", tmp_path / "ds")
+        micros = int((stamp - dt.datetime(1970, 1, 1, tzinfo=UTC)) / dt.timedelta(microseconds=1))
+        row |= {"b": 1, "day": micros // 86_400_000_000, "us": micros, "ms": micros // 1000}
+        all_equal(tmp_path / "ds", examples(row | {"tm": 1000, "dec": 1.5}))
+        assert read_table(tmp_path / "ds").schema.field("dec").type == pa.decimal128(5, 2)
+
+    @pytest.mark.parametrize(
+        "kind",
+        [
+            {"type": "map", "values": "int"},
+            {
+                "type": "record",
+                "name": "inner",
+                "fields": [{"name": "x", "type": ["null", "inner"]}],
+            },
+            ["int", "string"],
+        ],
+    )
+    def test_what_tfrecord_cannot_hold(self, tmp_path: Path, kind: Any) -> None:
+        fields = [{"name": "ok", "type": "int"}, {"name": "bad", "type": ["null", kind]}]
+        if isinstance(kind, list):
+            fields[1]["type"] = ["null", *kind]
+        self.write(tmp_path / "x.avro", fields, {"ok": 1, "bad": None})
+        with pytest.raises(UnsupportedTypeError, match="'bad'") as caught:
+            convert(tmp_path / "x.avro", tmp_path / "ds")
+        assert caught.value.feature == "bad"
+        convert(tmp_path / "x.avro", tmp_path / "ds", columns=["ok"])
+        all_equal(tmp_path / "ds", examples({"ok": 1}))
+
+    def test_damage(self, tmp_path: Path) -> None:
+        self.write(tmp_path / "x.avro", [{"name": "a", "type": "long"}], *[{"a": 5}] * 100)
+        data = (tmp_path / "x.avro").read_bytes()
+        for damaged in (data[:-30], data[:20]):
+            (tmp_path / "x.avro").write_bytes(damaged)
+            with pytest.raises(CorruptDataError) as caught:
+                convert(tmp_path / "x.avro", tmp_path / "ds")
+            assert caught.value.path == str(tmp_path / "x.avro")
+            assert not (tmp_path / "ds").exists()
+
+    def test_names_that_avro_does_not_allow(self, tmp_path: Path) -> None:
+        write_table(pa.table({"a b": [1]}), tmp_path / "ds")
+        with pytest.raises(OptionError, match="'a b'"):
+            convert(tmp_path / "ds", tmp_path / "x.avro")
+
+    def test_the_missing_package_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.write(tmp_path / "x.avro", [{"name": "a", "type": "long"}], {"a": 5})
+        monkeypatch.setitem(__import__("sys").modules, "fastavro", None)
+        with pytest.raises(MissingDependencyError, match=r"tfrecord-io\[avro\]"):
+            convert(tmp_path / "x.avro", tmp_path / "ds")
+        write_table(pa.table({"a": [1]}), tmp_path / "ds")
+        with pytest.raises(MissingDependencyError, match=r"tfrecord-io\[avro\]"):
+            convert(tmp_path / "ds", tmp_path / "y.avro")
+
+
+class TestColumnar:
+    def test_streams_are_read(self, tmp_path: Path) -> None:
+        data = pa.table({"a": [1, 2], "b": ["x", "y"]})
+        with pa.ipc.new_stream(tmp_path / "x.arrows", data.schema) as writer:
+            writer.write_table(data)
+        convert(tmp_path / "x.arrows", tmp_path / "ds", columns=["b"])
+        all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
+
+    def test_a_struct_may_be_left_out(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"s": [{"x": 1}], "a": [1]}), tmp_path / "x.parquet")
+        with pytest.raises(UnsupportedTypeError, match="'s'"):
+            convert(tmp_path / "x.parquet", tmp_path / "ds")
+        convert(tmp_path / "x.parquet", tmp_path / "ds", columns=["a"])
+        all_equal(tmp_path / "ds", examples({"a": 1}))
+
+    def test_names_with_dots(self, tmp_path: Path) -> None:
+        for fmt in ("parquet", "orc", "arrow"):
+            data = pa.table({"a": [1], "a.b": [2], "c": [3]})
+            write_directly(data, tmp_path / f"x.{fmt}", fmt)
+            convert(tmp_path / f"x.{fmt}", tmp_path / fmt, columns=["a.b", "a"])
+            all_equal(tmp_path / fmt, examples({"a.b": 2, "a": 1}))
+
+    def test_values_that_do_not_fit_a_schema(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"a": [1, 2, 300]}), tmp_path / "x.parquet")
+        with pytest.raises(SchemaMismatchError, match="int8") as caught:
+            convert(tmp_path / "x.parquet", tmp_path / "ds", schema=pa.schema([("a", pa.int8())]))
+        assert (caught.value.feature, caught.value.row) == ("a", 2)
+        assert caught.value.path == str(tmp_path / "x.parquet")
+
+    def test_files_that_disagree(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+        pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")
+        with pytest.raises(InferenceError, match=r"1\.parquet.*2\.parquet"):
+            convert(tmp_path / "*.parquet", tmp_path / "ds")
+
+    def test_columns_that_a_file_lacks_are_null(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
+        pq.write_table(pa.table({"b": ["x"], "a": pa.nulls(1)}), tmp_path / "2.parquet")
+        convert([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "ds")
+        assert read_table(tmp_path / "ds").to_pylist() == [
+            {"a": 1, "b": None},
+            {"a": None, "b": "x"},
+        ]
+
+    @pytest.mark.parametrize("fmt", ["parquet", "orc", "arrow"])
+    def test_damage(self, tmp_path: Path, fmt: str) -> None:
+        path = tmp_path / f"x.{fmt}"
+        write_directly(pa.table({"a": list(range(1000))}), path, fmt)
+        path.write_bytes(path.read_bytes()[:-20])
+        with pytest.raises(CorruptDataError) as caught:
+            convert(path, tmp_path / "ds")
+        assert caught.value.path == str(path)
+        assert not (tmp_path / "ds").exists()
+
+    def test_compressions(self, tmp_path: Path) -> None:
+        write_table(pa.table({"a": [1, 2]}), tmp_path / "ds")
+        for compression, name in [(None, "SNAPPY"), ("none", "UNCOMPRESSED"), ("zstd", "ZSTD")]:
+            path = tmp_path / f"{name}.parquet"
+            convert(tmp_path / "ds", path, compression=compression)
+            assert pq.ParquetFile(path).metadata.row_group(0).column(0).compression == name
+        for fmt, bad in [
+            ("parquet", "bzip2"),
+            ("orc", "gzip"),
+            ("arrow", "snappy"),
+            ("avro", "lz4"),
+        ]:
+            with pytest.raises(OptionError, match=bad):
+                convert(tmp_path / "ds", tmp_path / f"x.{fmt}", compression=bad)
+
+
+class TestDetection:
+    def test_names(self) -> None:
+        assert format_of_name("a.parquet") == ("parquet", None)
+        assert format_of_name("a.csv.gz") == ("csv", "gzip")
+        assert format_of_name("a.TFRecord.zst") == ("tfrecord", "zstd")
+        assert format_of_name("a.parquet.gz") is None
+        assert format_of_name("part-00000") is None
+
+    @pytest.mark.parametrize(
+        ("fmt", "compressed"),
+        [
+            *((fmt, False) for fmt in ("parquet", "orc", "arrow", "avro", "jsonl", "tfrecord")),
+            *(("jsonl", True), ("tfrecord", True)),
+        ],
+    )
+    def test_content(self, tmp_path: Path, fmt: str, compressed: bool) -> None:
+        path = tmp_path / f"x.{fmt}"
+        if fmt == "tfrecord":
+            path.write_bytes(examples({"a": 1}))
+        elif fmt == "avro":
+            with path.open("wb") as file:
+                fields = [{"name": "a", "type": "long"}]
+                fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, [{"a": 1}])
+        elif fmt == "jsonl":
+            path.write_text('{"a": 1}\n')
+        else:
+            write_directly(pa.table({"a": [1]}), path, fmt)
+        data = path.read_bytes()
+        (tmp_path / "part-m-00000").write_bytes(gzip.compress(data) if compressed else data)
+        result = convert(tmp_path / "part-m-00000", tmp_path / "ds", to_format="tfrecord")
+        assert result.from_format == fmt
+        all_equal(tmp_path / "ds", examples({"a": 1}))
+
+    def test_unknown(self, tmp_path: Path) -> None:
+        (tmp_path / "x.bin").write_bytes(struct.pack("<Q", 5) + b"not a record")
+        with pytest.raises(OptionError, match="from_format"):
+            convert(tmp_path / "x.bin", tmp_path / "ds")
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(OptionError, match="from_format"):
+            convert(tmp_path / "empty", tmp_path / "ds")
+        with pytest.raises(OptionError, match=r"from_format.*'xls'"):
+            convert(tmp_path / "x.bin", tmp_path / "ds", from_format="xls")
+        with pytest.raises(OptionError, match="'xls'"):
+            get_format("xls")
+
+    def test_several(self, tmp_path: Path) -> None:
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in/a.csv").write_text("a\n1\n")
+        (tmp_path / "in/b.jsonl").write_text('{"a": 1}\n')
+        with pytest.raises(OptionError, match=r"a\.csv.*b\.jsonl"):
+            convert(tmp_path / "in", tmp_path / "ds")
+        assert not columnar.ParquetFormat().is_wrapped
