@@ -7,16 +7,38 @@ into this package's types.
 
 from __future__ import annotations
 
+import importlib
+import os
 import warnings
-from typing import NoReturn
+from types import ModuleType
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
-from tfrecord_io import _native
 from tfrecord_io.codec.hints import foreign_format_hint
 from tfrecord_io.errors import ChecksumError
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
 from tfrecord_io.options import DecodeOptions
+
+#: Makes the kernel's allocator ask for large pages: new columns then cost hundreds of page faults
+#: instead of a hundred thousand. It is read once, when the kernel is loaded, and nobody else's.
+_LARGE_PAGES = "MIMALLOC_ALLOW_LARGE_OS_PAGES"
+
+
+def _load_kernel() -> ModuleType:
+    if _LARGE_PAGES in os.environ:
+        return importlib.import_module("tfrecord_io._native")
+    os.environ[_LARGE_PAGES] = "1"
+    try:
+        return importlib.import_module("tfrecord_io._native")
+    finally:
+        del os.environ[_LARGE_PAGES]
+
+
+if TYPE_CHECKING:
+    from tfrecord_io import _native
+else:
+    _native = _load_kernel()
 
 if _native.IS_DEBUG_BUILD:
     warnings.warn(

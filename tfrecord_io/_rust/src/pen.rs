@@ -107,3 +107,42 @@ pub fn pack(ints: &[i64], packed: &mut Vec<u8>) -> usize {
 }
 
 const MAX_VARINT: usize = 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Protobuf's definition, byte by byte.
+    fn varint(mut value: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while value >= 0x80 {
+            bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        bytes.push(value as u8);
+        bytes
+    }
+
+    #[test]
+    fn packs_ints_of_all_lengths() {
+        let edges =
+            (0..64).flat_map(|bit| [-1i64, 0, 1].map(|step| (1i64 << bit).wrapping_add(step)));
+        let ints: Vec<i64> = edges.chain(0..40).chain(-3..3).collect();
+        for from in 0..ints.len() {
+            let mut packed = vec![7];
+            let length = pack(&ints[from..], &mut packed);
+            let expected: Vec<u8> =
+                ints[from..].iter().flat_map(|int| varint(*int as u64)).collect();
+            assert_eq!((&packed[1..], length), (&*expected, expected.len()));
+        }
+    }
+
+    #[test]
+    fn knows_how_long_varints_are() {
+        for bit in 0..64 {
+            for value in [1u64 << bit, (1 << bit) - 1] {
+                assert_eq!(varint_len(value), varint(value).len());
+            }
+        }
+    }
+}
