@@ -30,7 +30,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
     UnsupportedTypeError,
 )
-from tfrecord_io.formats import columnar, get_format, json_lines, text, writing
+from tfrecord_io.formats import get_format, json_lines, text, writing
 from tfrecord_io.formats.base import divided
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.plan import WriteJob
@@ -774,4 +774,3 @@ class TestDetection:
         (tmp_path / "in/b.jsonl").write_text('{"a": 1}\n')
         with pytest.raises(OptionError, match=r"a\.csv.*b\.jsonl"):
             convert(tmp_path / "in", tmp_path / "ds")
-        assert not columnar.ParquetFormat().is_wrapped

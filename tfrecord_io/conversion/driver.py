@@ -35,7 +35,7 @@ from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.read import Paths, plan_files
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.write import plan_write
 
 if TYPE_CHECKING:
@@ -327,13 +327,17 @@ def _source_format(
     if asked is not None:
         return _known(asked, "from_format")
     files = plan_files(source, storage_options=storage_options)
-    storages = [open_storage(url, storage_options)[0] for url in files.locations]
-    for url in files.locations:
-        storage, root = open_storage(url, storage_options)
-        manifest = read_manifest(storage, root)
-        if manifest is not None:
-            return manifest.file_format
-    return format_of_files(storages, [task.file for task in files.tasks])
+    opened = [open_storage(url, storage_options) for url in files.locations]
+    for storage, root in opened:
+        told = _told_by_manifest(storage, root)
+        if told is not None:
+            return told
+    return format_of_files([one[0] for one in opened], [task.file for task in files.tasks])
+
+
+def _told_by_manifest(storage: Storage, root: str) -> str | None:
+    manifest = read_manifest(storage, root) if storage.is_folder(root) else None
+    return None if manifest is None else manifest.file_format
 
 
 def _target_format(
@@ -344,10 +348,9 @@ def _target_format(
     named = format_of_name(os.fspath(target))
     if named is not None:
         return named[0]
-    storage, root = open_storage(target, options)
-    manifest = read_manifest(storage, root)
-    if manifest is not None:
-        return manifest.file_format
+    told = _told_by_manifest(*open_storage(target, options))
+    if told is not None:
+        return told
     if reads != "tfrecord":
         return "tfrecord"
     raise OptionError("the target's name tells no format; give to_format")

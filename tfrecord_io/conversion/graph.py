@@ -160,15 +160,18 @@ def run_tasks(
         return _run_on_cluster(client, shared, tasks, done)
 
 
+def _write_key(job: WriteJob, number: str) -> str:
+    return f"{_NAME}-write-{job.job_id}-{number}"
+
+
 def _nodes(shared: Shared, tasks: Sequence[Sequence[SourcePiece]]) -> list[Any]:
     from dask.delayed import delayed
 
-    job = shared.job.job_id
     # One node for all, so that a graph of many tasks is small; not traversed, since it is data.
-    common = delayed(shared, name=f"{_NAME}-plan-{job}", traverse=False)
+    common = delayed(shared, name=f"{_NAME}-plan-{shared.job.job_id}", traverse=False)
     write = delayed(write_pieces, pure=False, traverse=False)
     return [
-        write(common, index, pieces, dask_key_name=f"{_NAME}-write-{job}-{index:05d}")
+        write(common, index, pieces, dask_key_name=_write_key(shared.job, f"{index:05d}"))
         for index, pieces in enumerate(tasks)
     ]
 
@@ -187,8 +190,11 @@ def _run_here(
     per_task = max(1, workers // len(tasks))
     shared = replace(shared, threads=per_task)
 
+    prefix = _write_key(shared.job, "")
+
     def after_task(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        if isinstance(result, Written):
+        # Dask calls this for whatever else the process computes meanwhile, too.
+        if isinstance(key, str) and key.startswith(prefix):
             done(result)
 
     with Callback(posttask=after_task):
@@ -226,6 +232,7 @@ def _run_on_cluster(
         for future, written in as_completed(futures, with_results=True):
             results[future.key] = written
             done(written)
-        return [results[future.key] for future in futures]
-    finally:
+    except BaseException:
         client.cancel(futures)
+        raise
+    return [results[future.key] for future in futures]

@@ -22,8 +22,9 @@ from tfrecord_io.formats.base import (
     divided,
 )
 
-#: Rows that are decoded at a time.
+#: Rows that are decoded at a time, or fewer large ones.
 _BATCH_ROWS = 65_536
+_BATCH_BYTES = 32 * 1024 * 1024
 
 _STREAM_MAGIC = b"\xff\xff\xff\xff"
 
@@ -64,12 +65,16 @@ class ParquetFormat:
         del found
         with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
             end = parquet.num_row_groups if piece.end is None else piece.end
-            yield from parquet.iter_batches(
-                batch_size=_BATCH_ROWS,
-                row_groups=list(range(piece.start, end)),
-                columns=schema.names,
-                use_threads=False,
-            )
+            for index in range(piece.start, end):
+                group = parquet.metadata.row_group(index)
+                row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
+                # Group by group: a batch would go on into the next.
+                yield from parquet.iter_batches(
+                    batch_size=min(_BATCH_ROWS, max(1, _BATCH_BYTES // row_bytes)),
+                    row_groups=[index],
+                    columns=schema.names,
+                    use_threads=False,
+                )
 
     def open_writer(
         self,

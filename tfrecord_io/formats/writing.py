@@ -28,7 +28,7 @@ from tfrecord_io.storage import Sink
 
 #: A group ends with the row that reaches one of these.
 _GROUP_ROWS = 131_072
-_GROUP_BYTES = 64 * 1024 * 1024
+_GROUP_BYTES = 32 * 1024 * 1024
 
 
 def check_writable(name: str, schema: pa.Schema, compression: Compression | None) -> None:
@@ -185,9 +185,11 @@ class _Writer:
                 self._write_group()
 
     def _write_group(self) -> None:
-        if self._held:
-            self._table.write(pa.concat_batches(self._held))
+        if not self._held:
+            return
+        group = pa.concat_batches(self._held)
         self._held, self._held_rows, self._held_bytes = [], 0, 0
+        self._table.write(group)
 
     def close(self) -> WrittenFile:
         self._write_group()

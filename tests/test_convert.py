@@ -1,0 +1,460 @@
+"""Conversions: targets, modes, schedulers, failures, memory."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.support.frames import examples
+from tests.support.trees import data_files, tree
+from tfrecord_io import ConvertProgress, ConvertResult, convert, read_table, write_table
+from tfrecord_io.conversion import graph, single_file, source
+from tfrecord_io.errors import (
+    CorruptDataError,
+    CorruptDataWarning,
+    DatasetExistsError,
+    EncodeError,
+    OptionError,
+    PrecisionWarning,
+    SchemaMismatchError,
+)
+
+ROWS = [{"a": n, "b": f"v{n}"} for n in range(30)]
+TABLE = pa.Table.from_pylist(ROWS)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    """Three files of ten rows."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for index in range(3):
+        pq.write_table(TABLE.slice(10 * index, 10), folder / f"{index}.parquet")
+    return folder
+
+
+class TestFolders:
+    def test_a_file_of_the_source_is_a_task(self, parquet: Path, tmp_path: Path) -> None:
+        result = convert(parquet, tmp_path / "ds")
+        expected = {
+            f"part-{index:05d}-000.tfrecord": examples(*ROWS[10 * index : 10 * index + 10])
+            for index in range(3)
+        }
+        assert data_files(tmp_path / "ds") == expected
+        assert result == ConvertResult(
+            files=3,
+            rows=30,
+            bytes=sum(map(len, expected.values())),
+            from_format="parquet",
+            to_format="tfrecord",
+        )
+
+    def test_options_are_those_of_writes(self, parquet: Path, tmp_path: Path) -> None:
+        convert(
+            parquet,
+            tmp_path / "ds",
+            columns=["b", "a"],
+            filters=[("a", "<", 15)],
+            max_records_per_file=4,
+            compression="gzip",
+        )
+        sizes = {0: [4, 4, 2], 1: [4, 1]}
+        assert list(data_files(tmp_path / "ds")) == [
+            f"part-{task:05d}-{index:03d}.tfrecord.gz"
+            for task, rows in sizes.items()
+            for index in range(len(rows))
+        ]
+        assert read_table(tmp_path / "ds").to_pylist() == [
+            {"b": f"v{n}", "a": n} for n in range(15)
+        ]
+
+    def test_modes(self, parquet: Path, tmp_path: Path) -> None:
+        target = tmp_path / "ds"
+        convert(parquet, target)
+        before = tree(target)
+        with pytest.raises(DatasetExistsError):
+            convert(parquet, target)
+        result = convert(parquet, target, mode="ignore")
+        assert (result.files, tree(target)) == (0, before)
+        convert(parquet / "0.parquet", target, mode="append")
+        assert len(data_files(target)) == 4
+        assert {path: tree(target)[path] for path in before if path != "_SUCCESS"} == {
+            path: data for path, data in before.items() if path != "_SUCCESS"
+        }
+        convert(parquet, target, mode="overwrite")
+        assert tree(target) == before
+
+    def test_overwriting_partitions(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"p": [1, 2], "v": [1, 2]}), tmp_path / "a.parquet")
+        pq.write_table(pa.table({"p": [2], "v": [3]}), tmp_path / "b.parquet")
+        convert(tmp_path / "a.parquet", tmp_path / "ds", partition_by="p")
+        convert(
+            tmp_path / "b.parquet", tmp_path / "ds", partition_by="p", mode="overwrite_partitions"
+        )
+        assert read_table(tmp_path / "ds").to_pylist() == [{"v": 1, "p": 1}, {"v": 3, "p": 2}]
+
+    def test_a_source_can_be_overwritten(self, tmp_path: Path) -> None:
+        write_table(TABLE, tmp_path / "ds", rows_per_task=7)
+        convert(tmp_path / "ds", tmp_path / "ds", to_format="parquet", mode="overwrite")
+        assert len(data_files(tmp_path / "ds")) == 5
+        assert pq.read_table(tmp_path / "ds").to_pylist() == ROWS
+        convert(tmp_path / "ds", tmp_path / "ds", to_format="tfrecord", mode="overwrite")
+        assert read_table(tmp_path / "ds").equals(TABLE)
+
+    def test_adding_another_format_is_refused(self, parquet: Path, tmp_path: Path) -> None:
+        convert(parquet, tmp_path / "ds")
+        with pytest.raises(SchemaMismatchError, match="parquet"):
+            convert(parquet, tmp_path / "ds", to_format="parquet", mode="append")
+
+    def test_large_tfrecord_files_are_cut_at_marks(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = [{"a": n, "b": "x" * 1000} for n in range(40)]
+        monkeypatch.setattr("tfrecord_io.part_writer.SPLIT_BYTES", 4000)
+        monkeypatch.setattr("tfrecord_io.conversion.source.PIECE_BYTES", 8000)
+        write_table(pa.Table.from_pylist(rows), tmp_path / "ds")
+        result = convert(tmp_path / "ds", tmp_path / "out", to_format="parquet")
+        assert result.files > 3
+        assert pq.read_table(tmp_path / "out").to_pylist() == rows
+
+    def test_a_list_of_sources(self, parquet: Path, tmp_path: Path) -> None:
+        convert([parquet / "2.parquet", parquet / "0.parquet"], tmp_path / "ds")
+        assert read_table(tmp_path / "ds").to_pylist() == [*ROWS[20:], *ROWS[:10]]
+
+    def test_memory_storage(self, parquet: Path) -> None:
+        convert(parquet, "memory://test-convert/ds")
+        convert("memory://test-convert/ds", "memory://test-convert/x.parquet")
+        convert("memory://test-convert/x.parquet", "memory://test-convert/back")
+        assert read_table("memory://test-convert/back").equals(TABLE)
+        with pytest.raises(DatasetExistsError):
+            convert("memory://test-convert/ds", "memory://test-convert/x.parquet")
+
+
+class TestSingleFile:
+    def test_all_tasks_in_one_file(self, parquet: Path, tmp_path: Path) -> None:
+        result = convert(parquet, tmp_path / "new/x.tfrecord")
+        assert (tmp_path / "new/x.tfrecord").read_bytes() == examples(*ROWS)
+        assert names(tmp_path / "new") == ["x.tfrecord"]
+        assert (result.files, result.rows) == (1, 30)
+        assert result.bytes == len(examples(*ROWS))
+
+    def test_the_name_says_the_compression(self, parquet: Path, tmp_path: Path) -> None:
+        import gzip
+
+        convert(parquet, tmp_path / "x.tfrecord.gz")
+        assert gzip.decompress((tmp_path / "x.tfrecord.gz").read_bytes()) == examples(*ROWS)
+        with pytest.raises(OptionError, match="zstd"):
+            convert(parquet, tmp_path / "y.tfrecord.gz", compression="zstd")
+
+    def test_a_slash_or_partitions_make_a_folder(self, parquet: Path, tmp_path: Path) -> None:
+        convert(parquet, f"{tmp_path}/x.tfrecord/")
+        assert len(data_files(tmp_path / "x.tfrecord")) == 3
+        convert(parquet, tmp_path / "y.tfrecord", partition_by="b")
+        assert len(data_files(tmp_path / "y.tfrecord")) == 30
+        convert(parquet, tmp_path / "x.tfrecord", mode="append")
+        assert len(data_files(tmp_path / "x.tfrecord")) == 6
+
+    def test_error(self, parquet: Path, tmp_path: Path) -> None:
+        (tmp_path / "x.tfrecord").write_bytes(b"old")
+        before = tree(tmp_path)
+        with pytest.raises(DatasetExistsError, match="overwrite"):
+            convert(parquet, tmp_path / "x.tfrecord")
+        assert tree(tmp_path) == before
+
+    @pytest.mark.parametrize("mode", ["error", "ignore"])
+    def test_a_file_that_appears_meanwhile_stays(
+        self, parquet: Path, tmp_path: Path, mode: Any
+    ) -> None:
+        target = tmp_path / "out/x.tfrecord"
+        target.parent.mkdir()
+
+        def appear(progress: ConvertProgress) -> None:
+            target.write_bytes(b"theirs")
+
+        if mode == "error":
+            with pytest.raises(DatasetExistsError):
+                convert(parquet, target, progress=appear)
+        else:
+            assert convert(parquet, target, mode=mode, progress=appear).files == 0
+        assert tree(target.parent) == {"x.tfrecord": b"theirs"}
+
+    def test_overwrite_and_ignore(self, parquet: Path, tmp_path: Path) -> None:
+        target = tmp_path / "out/x.tfrecord"
+        target.parent.mkdir()
+        target.write_bytes(b"old")
+        assert convert(parquet, target, mode="ignore").files == 0
+        assert tree(target.parent) == {"x.tfrecord": b"old"}
+        convert(parquet, target, mode="overwrite")
+        assert tree(target.parent) == {"x.tfrecord": examples(*ROWS)}
+        # Its own source, too.
+        convert(target, target, mode="overwrite", columns=["a"])
+        assert tree(target.parent) == {"x.tfrecord": examples(*({"a": r["a"]} for r in ROWS))}
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+    def test_nothing_can_be_added(self, parquet: Path, tmp_path: Path, mode: Any) -> None:
+        with pytest.raises(OptionError, match="single file"):
+            convert(parquet, tmp_path / "x.tfrecord", mode=mode)
+
+    def test_a_limit_of_records_needs_a_folder(self, parquet: Path, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match="max_records_per_file"):
+            convert(parquet, tmp_path / "x.tfrecord", max_records_per_file=3)
+
+    def test_what_dead_processes_left_is_removed(self, parquet: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        code = (
+            "import os, signal, sys; from tfrecord_io import convert\n"
+            "convert(sys.argv[1], sys.argv[2], "
+            "progress=lambda p: os.kill(os.getpid(), signal.SIGKILL))"
+        )
+        command = [sys.executable, "-c", code, str(parquet), str(out / "x.tfrecord")]
+        killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[1])
+        assert killed.returncode == -signal.SIGKILL
+        assert [name.startswith(".x.tfrecord.") for name in names(out)] == [True]
+        convert(parquet, out / "x.tfrecord")
+        assert names(out) == ["x.tfrecord"]
+
+    def test_running_ones_are_left_alone(self, parquet: Path, tmp_path: Path) -> None:
+        seen = []
+
+        def begin_another(progress: ConvertProgress) -> None:
+            single_file.open_target(tmp_path / "x.tfrecord", "error", {})
+            seen.extend(name for name in names(tmp_path) if name.startswith("."))
+
+        convert(parquet, tmp_path / "x.tfrecord", progress=begin_another)
+        assert len(seen) == 1
+        assert (tmp_path / "x.tfrecord").read_bytes() == examples(*ROWS)
+
+
+class TestFailures:
+    @pytest.mark.parametrize("target", ["out/ds", "out/x.tfrecord"])
+    @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+    def test_nothing_stays(
+        self, parquet: Path, tmp_path: Path, target: str, scheduler: str
+    ) -> None:
+        (parquet / "2.parquet").write_bytes((parquet / "2.parquet").read_bytes()[:-10])
+        before = tree(tmp_path)
+        schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+        with pytest.raises(CorruptDataError, match=r"2\.parquet"):
+            convert(parquet, tmp_path / target, scheduler=scheduler, schema=schema)
+        bad = pa.table({"a": pa.array([2**63], pa.uint64()), "b": ["x"]})
+        pq.write_table(bad, parquet / "2.parquet")
+        schema = pa.schema([("a", pa.uint64()), ("b", pa.string())])
+        with pytest.raises(EncodeError, match=r"'a'") as caught:
+            convert(parquet, tmp_path / target, scheduler=scheduler, schema=schema)
+        assert caught.value.path == str(parquet / "2.parquet")
+        assert caught.value.row == (0 if target == "out/ds" else None)
+        before.pop("in/2.parquet")
+        found = tree(tmp_path)
+        found.pop("in/2.parquet")
+        assert found == before
+
+    def test_a_failing_callback_aborts(self, parquet: Path, tmp_path: Path) -> None:
+        def fail(progress: ConvertProgress) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            convert(parquet, tmp_path / "out/ds", progress=fail, scheduler="synchronous")
+        assert not (tmp_path / "out").exists()
+
+    def test_damage_is_skipped_with_a_warning(self, tmp_path: Path) -> None:
+        data = examples(*ROWS)
+        (tmp_path / "x.tfrecord").write_bytes(data[:-20])
+        with pytest.warns(CorruptDataWarning, match=r"x\.tfrecord"):
+            convert(tmp_path / "x.tfrecord", tmp_path / "y.parquet", on_corrupt="skip_record")
+        assert pq.read_table(tmp_path / "y.parquet").to_pylist() == ROWS[:-1]
+        with pytest.raises(OptionError, match="on_corrupt"):
+            convert(tmp_path / "y.parquet", tmp_path / "z", on_corrupt="skip_file")
+
+    def test_narrowed_columns_are_named_once(self, tmp_path: Path) -> None:
+        for index in range(3):
+            pq.write_table(pa.table({"f": [0.1], "g": [0.5]}), tmp_path / f"{index}.parquet")
+        with pytest.warns(PrecisionWarning, match="'f'") as caught:
+            convert(tmp_path / "*.parquet", tmp_path / "ds")
+        assert len(caught) == 1
+
+
+class TestArguments:
+    def test_formats(self, parquet: Path, tmp_path: Path) -> None:
+        write_table(TABLE, tmp_path / "ds")
+        with pytest.raises(OptionError, match="to_format"):
+            convert(tmp_path / "ds", tmp_path / "out")
+        with pytest.raises(OptionError, match=r"to_format.*'excel'"):
+            convert(tmp_path / "ds", tmp_path / "out", to_format="excel")
+        convert(tmp_path / "ds", tmp_path / "out", to_format="json")
+        assert list(data_files(tmp_path / "out")) == ["part-00000-000.jsonl"]
+
+    @pytest.mark.parametrize("scheduler", ["processes", 5, None, object()])
+    def test_schedulers(self, parquet: Path, tmp_path: Path, scheduler: Any) -> None:
+        with pytest.raises(OptionError, match="scheduler"):
+            convert(parquet, tmp_path / "ds", scheduler=scheduler)
+        assert not (tmp_path / "ds").exists()
+
+    def test_missing_source(self, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError):
+            convert(tmp_path / "none.parquet", tmp_path / "ds")
+        assert names(tmp_path) == []
+
+    def test_progress(self, parquet: Path, tmp_path: Path) -> None:
+        seen: list[ConvertProgress] = []
+        convert(parquet, tmp_path / "ds", progress=seen.append)
+        total = sum(path.stat().st_size for path in parquet.iterdir())
+        assert [p.tasks_done for p in seen] == [1, 2, 3]
+        assert {p.tasks for p in seen} == {3}
+        assert {p.bytes for p in seen} == {total}
+        assert (seen[-1].bytes_done, seen[-1].rows) == (total, 30)
+        assert [p.rows for p in seen] == [10, 20, 30]
+
+    def test_no_credentials_in_what_is_sent_around(self, tmp_path: Path, parquet: Path) -> None:
+        secret = "s3cr3t-value"
+        plan = source.plan_source(
+            parquet,
+            file_format="parquet",
+            columns=None,
+            schema=None,
+            filters=None,
+            record_type="Example",
+            on_corrupt="raise",
+            storage_options={"auto_mkdir": secret},
+        )
+        assert secret.encode() in pickle.dumps(plan)
+        assert secret not in repr(plan)
+
+    def test_nothing_is_loaded_before_it_is_needed(self) -> None:
+        code = (
+            "import sys, tfrecord_io\n"
+            "print([m for m in ('dask', 'distributed', 'pandas', 'fastavro', 'fsspec') "
+            "if m in sys.modules])"
+        )
+        command = [sys.executable, "-c", code]
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
+        )
+        assert done.stdout == "[]\n"
+
+
+class TestScheduling:
+    def test_output_does_not_depend_on_threads(self, parquet: Path, tmp_path: Path) -> None:
+        for index, options in enumerate([{"threads": 1}, {"threads": 4}, {}]):
+            convert(parquet, tmp_path / str(index), partition_by="b", **options)
+        convert(parquet, tmp_path / "3", partition_by="b", scheduler="synchronous")
+        assert len({str(tree(tmp_path / str(index))) for index in range(4)}) == 1
+
+    def test_a_task_that_runs_twice_shows_once(
+        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        convert(parquet, tmp_path / "once")
+        real = graph.write_pieces
+
+        def twice(*args: Any) -> Any:
+            real(*args)
+            return real(*args)
+
+        monkeypatch.setattr(graph, "write_pieces", twice)
+        convert(parquet, tmp_path / "twice")
+        assert tree(tmp_path / "twice") == tree(tmp_path / "once")
+
+
+@pytest.mark.filterwarnings("ignore:Creating scratch directories is taking")
+def test_a_killed_worker_neither_loses_nor_duplicates_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for index in range(12):
+        data = pa.table({"a": range(index * 100, index * 100 + 100), "p": [index % 3] * 100})
+        pq.write_table(data, folder / f"{index:02d}.parquet")
+    convert(folder, tmp_path / "threads", partition_by="p")
+    killed: list[int] = []
+    with (
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=True,
+            dashboard_address=None,
+            local_directory=str(tmp_path / "scratch"),
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+
+        def kill_one(progress: ConvertProgress) -> None:
+            if not killed:
+                # Only one of the two, and in the middle: what it wrote and returned is lost too.
+                pids = client.run(os.getpid)
+                killed.append(sorted(pids.values())[0])
+                os.kill(killed[0], signal.SIGKILL)
+
+        convert(folder, tmp_path / "killed", partition_by="p", scheduler=client, progress=kill_one)
+        convert(folder, tmp_path / "file.parquet", scheduler=cluster.scheduler_address)
+    assert killed
+    assert tree(tmp_path / "killed") == tree(tmp_path / "threads")
+    assert pq.read_table(tmp_path / "file.parquet")["a"].to_pylist() == list(range(1200))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+class TestMemory:
+    """Coarse: a conversion of much data needs far less memory than the data."""
+
+    def peak_bytes(self, tmp_path: Path, call: str) -> int:
+        code = (
+            "from tfrecord_io import convert\n"
+            f"{call}\n"
+            "status = open('/proc/self/status').read()\n"
+            "print(int(status.partition('VmHWM:')[2].split()[0]) * 1024)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        )
+        return int(done.stdout)
+
+    def test_streams_both_ways(self, tmp_path: Path) -> None:
+        numbers = np.arange(600 * 131_072, dtype=np.float32)
+        values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 131_072)
+        data = pa.table({"v": values})
+        size = data.nbytes
+        pq.write_table(
+            data,
+            tmp_path / "x.parquet",
+            row_group_size=20,
+            compression="none",
+            use_dictionary=False,
+        )
+        del data, values, numbers
+        base = self.peak_bytes(tmp_path, "import dask, pyarrow.parquet")
+        there = self.peak_bytes(tmp_path, "convert('x.parquet', 'ds', scheduler='synchronous')")
+        back = self.peak_bytes(
+            tmp_path,
+            "from tfrecord_io.formats import writing\nwriting._GROUP_BYTES = 2**23\n"
+            "convert('ds', 'y.parquet', scheduler='synchronous')",
+        )
+        assert there - base < size * 2 / 3
+        assert back - base < size * 5 / 6
+
+
+def test_time_is_no_part_of_the_output(parquet: Path, tmp_path: Path) -> None:
+    for fmt in ("parquet", "orc", "arrow", "avro", "csv", "jsonl"):
+        convert(parquet, tmp_path / f"1.{fmt}")
+        time.sleep(0.01)
+        convert(parquet, tmp_path / f"2.{fmt}")
+        assert (tmp_path / f"1.{fmt}").read_bytes() == (tmp_path / f"2.{fmt}").read_bytes()
