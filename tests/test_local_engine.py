@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.frames import example, examples, frame, records
-from tfrecord_io import parallel
-from tfrecord_io import tasks
+from tfrecord_io import parallel, tasks
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,

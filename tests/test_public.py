@@ -9,6 +9,7 @@ import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from numpydoc.validate import validate
 
@@ -135,3 +136,10 @@ def test_examples_in_docstrings_run(module):
     loaded = importlib.import_module(f"tfrecord_io.{module}")
     if module != "codec.native":
         assert doctest.testmod(loaded).failed == 0
+
+
+def test_warnings_name_the_callers_line(tmp_path: Path) -> None:
+    table = pa.table({"x": [0.1]})
+    with pytest.warns(tfr.PrecisionWarning, match="'x'") as caught:
+        tfr.write_table(table, tmp_path / "data")
+    assert [warning.filename for warning in caught] == [__file__]

@@ -1,8 +1,8 @@
 """The Rust kernel: what `tfrecord_io.codec.native` calls, and nobody else.
 
 Data crosses by Arrow's PyCapsule interface: ``data`` is a ``pyarrow.Array`` of uint8 without nulls,
-shared and not copied. Offsets and lengths are bytes, `record` and `row` count from 0. Every method that
-works on data releases the GIL. Errors are those of `tfrecord_io.codec.base`.
+shared and not copied. Offsets and lengths are bytes, `record` and `row` count from 0. Every method
+that works on data releases the GIL. Errors are those of `tfrecord_io.codec.base`.
 """
 
 from typing import Any, TypedDict, final
@@ -48,7 +48,7 @@ class Decoder:
     def seek(self, offset: int, record: int) -> None: ...
     def decode(self, data: pa.UInt8Array, start: int) -> int: ...
     def flush(self) -> pa.StructArray:
-        """Return the batch as a struct array, which keeps the number of rows even without columns."""
+        """Return the batch as a struct array, which keeps its rows even without columns."""
     def row_place(self, row: int) -> tuple[int, int]: ...
 
 @final
@@ -76,9 +76,7 @@ class Observer:
     def features(self) -> list[_Feature]:
         """Return what was seen of each name; places are (offset, record)."""
 
-def encode_batch(
-    batch: pa.RecordBatch, record_type: str
-) -> tuple[pa.UInt8Array, pa.UInt64Array]:
+def encode_batch(batch: pa.RecordBatch, record_type: str) -> tuple[pa.UInt8Array, pa.UInt64Array]:
     """Return framed records and where each begins; see `tfrecord_io.codec.base.BatchEncoder`."""
 
 def frames(

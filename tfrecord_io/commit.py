@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from tfrecord_io.errors import (
     CommitError,
     CommitStateUnknownError,
     PrecisionWarning,
+    warn,
 )
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, TaskCommit, WriteJob, WriteResult
@@ -368,12 +368,9 @@ def _finish_dead_turn(staging: Staging, stale_after: float) -> None:
 def _warn_of_inexact_columns(job: WriteJob, commits: Iterable[TaskCommit]) -> None:
     columns = sorted({column for commit in commits for column in commit.inexact_columns})
     if columns:
-        warnings.warn(
+        warn(
             f"TFRecord holds 32-bit floats: values of {', '.join(map(repr, columns))} were rounded "
-            "to the "
-            "nearest; cast the columns "
-            'to float32, or say float64="cast", to have no warning, float64="error" to have an '
-            "error",
+            'to the nearest; cast the columns to float32, or say float64="cast", to have no '
+            'warning, float64="error" to have an error',
             PrecisionWarning,
-            stacklevel=3,
         )

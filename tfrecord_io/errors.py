@@ -39,8 +39,12 @@ their fields.
 
 from __future__ import annotations
 
+import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
+_PACKAGE = str(Path(__file__).parent)
 _PLACES = ("path", "offset", "record", "feature", "row")
 
 
@@ -197,3 +201,13 @@ class CorruptDataWarning(TFRecordWarning):
 
 class ReferenceCodecWarning(TFRecordWarning):
     """The native kernel is missing and the slow reference codec is in use."""
+
+
+def warn(text: str | TFRecordWarning, category: type[TFRecordWarning]) -> None:
+    """Warn, and name the caller's line, not one of this package."""
+    frame = sys._getframe(1)
+    depth = 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        depth += 1
+    warnings.warn(text, category, stacklevel=depth - 1)

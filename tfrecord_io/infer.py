@@ -9,14 +9,13 @@ types by the rules of docs/format.md.
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
 
-from tfrecord_io.errors import InferenceError, InferenceWarning, LimitExceededError
+from tfrecord_io.errors import InferenceError, InferenceWarning, LimitExceededError, warn
 from tfrecord_io.options import Limits
 
 Kind = Literal["int64", "float", "bytes"]
@@ -181,9 +180,11 @@ def to_schema(observation: Observation) -> pa.Schema:
             kindless.append(feature.name)
         fields.append(pa.field(feature.name, _shape(feature, leaf)))
     if widened:
-        _warn(f"int64 and float values are mixed, read as float64: {_names(widened)}")
+        text = f"int64 and float values are mixed, read as float64: {_names(widened)}"
+        warn(text, InferenceWarning)
     if kindless:
-        _warn(f"only ever seen without a kind, read as nulls: {_names(kindless)}")
+        text = f"only ever seen without a kind, read as nulls: {_names(kindless)}"
+        warn(text, InferenceWarning)
     return pa.schema(fields)
 
 
@@ -224,7 +225,3 @@ def _at(a: FeatureObservation, b: FeatureObservation, is_feature_list: bool) -> 
 def _names(names: list[str]) -> str:
     shown = ", ".join(repr(name) for name in names[:20])
     return f"{shown} and {len(names) - 20} more" if len(names) > 20 else shown
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, InferenceWarning, stacklevel=2)

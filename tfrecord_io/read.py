@@ -17,7 +17,6 @@ from __future__ import annotations
 import difflib
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -34,6 +33,7 @@ from tfrecord_io.errors import (
     ManifestError,
     OptionError,
     SchemaMismatchError,
+    warn,
 )
 from tfrecord_io.filters import (
     Filters,
@@ -59,9 +59,9 @@ from tfrecord_io.options import (
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
-from tfrecord_io.tasks import Runner, read_task
 from tfrecord_io.schema import wire_schema
 from tfrecord_io.storage import FileInfo, Storage, open_storage
+from tfrecord_io.tasks import Runner, read_task
 from tfrecord_io.work import Observing
 
 __all__ = ["Paths", "observe_files", "plan_files", "plan_scan", "read_task"]
@@ -224,7 +224,7 @@ def plan_scan(
             seen = look(plan, looked_at[:sample_files])
         else:
             seen = observe_files(
-                plan, looked_at[:sample_files], thread_count(threads), warn=schema_only
+                plan, looked_at[:sample_files], thread_count(threads), tell_damage=schema_only
             )
         file_schema = _file_schema(listing, seen)
     if look is None:
@@ -496,7 +496,7 @@ def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
 
 
 def observe_files(
-    plan: ScanPlan, files: Iterable[ScanFile], threads: int, *, warn: bool = False
+    plan: ScanPlan, files: Iterable[ScanFile], threads: int, *, tell_damage: bool = False
 ) -> Observation:
     """Look at all records of files.
 
@@ -508,7 +508,7 @@ def observe_files(
         In the order in which names are to be seen first.
     threads : int
         How many work at a time.
-    warn : bool
+    tell_damage : bool
         Whether damage that is skipped is warned of. Where the files are read as well, reading them
         does that.
     """
@@ -525,8 +525,8 @@ def observe_files(
             if isinstance(item, Observation):
                 # Merged one by one: what is held does not grow with the number of files.
                 seen = merge([seen, item], limits=options.limits)
-            elif warn:
-                warnings.warn(item, CorruptDataWarning, stacklevel=2)
+            elif tell_damage:
+                warn(item, CorruptDataWarning)
     return seen
 
 

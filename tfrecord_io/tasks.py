@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +38,7 @@ from tfrecord_io.errors import (
     CorruptDataWarning,
     DatasetChangedError,
     TFRecordError,
+    warn,
 )
 from tfrecord_io.frames import Damage, find_start, walk, walk_skipping
 from tfrecord_io.parallel import in_order
@@ -343,7 +343,7 @@ def warned(items: Iterable[Any]) -> Iterator[Any]:
     """Give items, and what is a warning among them as a warning."""
     for item in items:
         if isinstance(item, CorruptDataWarning):
-            warnings.warn(item, stacklevel=2)
+            warn(item, CorruptDataWarning)
         else:
             yield item
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import TYPE_CHECKING
 
-from tfrecord_io.errors import MissingDependencyError, ReferenceCodecWarning
+from tfrecord_io.errors import MissingDependencyError, ReferenceCodecWarning, warn
 from tfrecord_io.options import CodecName, choice
 
 if TYPE_CHECKING:
@@ -68,9 +67,8 @@ def _warn_once() -> None:
     global _warned
     if not _warned:
         _warned = True
-        warnings.warn(
+        warn(
             "the native kernel is not built, so the reference codec is in use: reading and writing "
             f"are about a hundred times slower; to get the kernel, {_HOW_TO}",
             ReferenceCodecWarning,
-            stacklevel=4,
         )

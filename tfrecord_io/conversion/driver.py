@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,7 @@ from tfrecord_io.commit_plan import read_manifest
 from tfrecord_io.conversion.graph import Shared, Written, check_scheduler, run_tasks
 from tfrecord_io.conversion.single_file import open_target
 from tfrecord_io.conversion.source import SourcePlan, plan_source
-from tfrecord_io.errors import CorruptDataWarning, OptionError
+from tfrecord_io.errors import CorruptDataWarning, OptionError, warn
 from tfrecord_io.filters import Filters
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.detection import (
@@ -304,7 +303,7 @@ def _run(
         abort_job(job)
         raise
     for text in (text for one in written for text in one.warnings):
-        warnings.warn(text, CorruptDataWarning, stacklevel=3)
+        warn(text, CorruptDataWarning)
     return commit_job(job, [one.commit for one in written])
 
 
