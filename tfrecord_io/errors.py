@@ -210,4 +210,4 @@ def warn(text: str | TFRecordWarning, category: type[TFRecordWarning]) -> None:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
         depth += 1
-    warnings.warn(text, category, stacklevel=depth - 1)
+    warnings.warn(text, category, stacklevel=depth)
