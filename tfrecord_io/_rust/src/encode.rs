@@ -15,7 +15,7 @@ use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::features::{ABSENT, Column, Nesting, VALUE_HEADER, Values};
 use crate::framing::{HEADER, header, masked_crc};
-use crate::pen::{Pen, delimited_len, varint_len};
+use crate::pen::{Packed, Pen, delimited_len, varint_len};
 
 /// No protobuf reader takes a longer message.
 const MAX_PAYLOAD: usize = i32::MAX as usize;
@@ -116,7 +116,7 @@ struct Block<'a> {
     /// `ABSENT`.
     sizes: Vec<usize>,
     /// For each column that is a list of ints, the packed runs of its rows one behind the other.
-    packed: Vec<Vec<u8>>,
+    packed: Vec<Packed>,
     /// Row by row: the size of Features and of FeatureLists, where the pen stands, and where the
     /// record ends.
     features_len: Vec<usize>,
@@ -131,7 +131,7 @@ impl<'a> Block<'a> {
             columns,
             is_sequence,
             sizes: Vec::new(),
-            packed: columns.iter().map(|_| Vec::new()).collect(),
+            packed: columns.iter().map(|_| Packed::default()).collect(),
             features_len: Vec::new(),
             lists_len: Vec::new(),
             pos: Vec::new(),
@@ -217,7 +217,7 @@ impl<'a> Block<'a> {
             } else {
                 for (total, size) in self.features_len.iter_mut().zip(sizes) {
                     if *size != ABSENT {
-                        *total += delimited_len(key + delimited_len(delimited_len(*size)));
+                        *total += entry_len(key, *size);
                     }
                 }
             }
@@ -253,7 +253,7 @@ impl<'a> Block<'a> {
             (Nesting::Bare, Values::Int64(ints), Some(template)) => {
                 cells.put(out, |pen, row, size| {
                     if pen.template(template, size - VALUE_HEADER) {
-                        pen.varint(ints[row] as u64);
+                        pen.varint_of(ints[row] as u64, size - VALUE_HEADER);
                     } else {
                         column.put_entry(pen, row, size);
                     }
@@ -277,7 +277,7 @@ impl<'a> Block<'a> {
                 });
             }
             (Nesting::List(_), Values::Int64(_), _) => {
-                let packed = &self.packed[index];
+                let packed = self.packed[index].bytes();
                 let mut from = 0;
                 cells.put(out, |pen, _, size| {
                     column.put_head(pen, size);
@@ -296,6 +296,17 @@ impl<'a> Block<'a> {
             _ => cells.put(out, |pen, row, size| column.put_entry(pen, row, size)),
         }
     }
+}
+
+/// The size of a map entry whose list holds `size` bytes behind a key field of `key` bytes.
+#[inline(always)]
+fn entry_len(key: usize, size: usize) -> usize {
+    // A tag and a length before the entry, the Feature and the list; mostly of one byte each.
+    let content = key + size + 4;
+    if content < 0x80 {
+        return content + 2;
+    }
+    delimited_len(key + delimited_len(delimited_len(size)))
 }
 
 /// How many bytes the length of a packed run takes in a list of `size` bytes.

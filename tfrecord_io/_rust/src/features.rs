@@ -9,7 +9,7 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 
 use crate::canonical::Kind;
-use crate::pen::{Pen, delimited_len, pack, varint_len};
+use crate::pen::{Packed, Pen, delimited_len, varint_len};
 use crate::template::Template;
 
 /// The row has no such feature.
@@ -236,7 +236,7 @@ impl<'a> Column<'a> {
         &self,
         rows: Range<usize>,
         into: &mut Vec<usize>,
-        packed: &mut Vec<u8>,
+        packed: &mut Packed,
     ) -> Option<usize> {
         let mut bad = None;
         let sizes = rows.clone();
@@ -266,7 +266,7 @@ impl<'a> Column<'a> {
                         return ABSENT;
                     }
                     let (from, to) = self.elements(row);
-                    if from == to { 0 } else { delimited_len(pack(&ints[from..to], packed)) }
+                    if from == to { 0 } else { delimited_len(packed.push(&ints[from..to])) }
                 }));
             }
             (Nesting::List(_), _) => into.extend(sizes.map(|row| {

@@ -53,9 +53,14 @@ impl Pen<'_> {
 
     /// Up to eight bytes are stored at once.
     #[inline(always)]
-    pub fn varint(&mut self, mut value: u64) {
-        if value < 1 << 56 {
-            let count = varint_len(value);
+    pub fn varint(&mut self, value: u64) {
+        self.varint_of(value, varint_len(value));
+    }
+
+    /// The same, where it is known how many bytes it takes.
+    #[inline(always)]
+    pub fn varint_of(&mut self, mut value: u64, count: usize) {
+        if count <= 8 {
             // All bytes but the last continue.
             let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
             return self.chunk(&(spread(value) | continues).to_le_bytes(), count);
@@ -91,19 +96,38 @@ impl Pen<'_> {
     }
 }
 
-/// Append the varints of some ints; returns how many bytes they take.
-#[inline(always)]
-pub fn pack(ints: &[i64], packed: &mut Vec<u8>) -> usize {
-    let start = packed.len();
-    let end = start + ints.len() * MAX_VARINT;
-    packed.resize(end, 0);
-    let mut pen = Pen { out: packed, pos: start, end };
-    for int in ints {
-        pen.varint(*int as u64);
+/// Runs of packed ints one behind the other.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// Holds at least `len` bytes, so that they need not be zeroed for each run.
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Packed {
+    pub fn clear(&mut self) {
+        self.len = 0;
     }
-    let end = pen.pos;
-    packed.truncate(end);
-    end - start
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Append the varints of some ints; returns how many bytes they take.
+    #[inline(always)]
+    pub fn push(&mut self, ints: &[i64]) -> usize {
+        let start = self.len;
+        let end = start + ints.len() * MAX_VARINT;
+        if self.bytes.len() < end {
+            self.bytes.resize(2 * end, 0);
+        }
+        let mut pen = Pen { out: &mut self.bytes, pos: start, end };
+        for int in ints {
+            pen.varint(*int as u64);
+        }
+        self.len = pen.pos;
+        self.len - start
+    }
 }
 
 const MAX_VARINT: usize = 10;
@@ -129,11 +153,12 @@ mod tests {
             (0..64).flat_map(|bit| [-1i64, 0, 1].map(|step| (1i64 << bit).wrapping_add(step)));
         let ints: Vec<i64> = edges.chain(0..40).chain(-3..3).collect();
         for from in 0..ints.len() {
-            let mut packed = vec![7];
-            let length = pack(&ints[from..], &mut packed);
+            let mut packed = Packed::default();
+            packed.push(&[7]);
+            let length = packed.push(&ints[from..]);
             let expected: Vec<u8> =
                 ints[from..].iter().flat_map(|int| varint(*int as u64)).collect();
-            assert_eq!((&packed[1..], length), (&*expected, expected.len()));
+            assert_eq!((&packed.bytes()[1..], length), (&*expected, expected.len()));
         }
     }
 
