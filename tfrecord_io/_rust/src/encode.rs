@@ -276,18 +276,21 @@ impl<'a> Block<'a> {
                     }
                 });
             }
-            (Nesting::List(_), Values::Int64(_), _) => {
+            (Nesting::List(_), Values::Int64(_), template) => {
                 let packed = self.packed[index].bytes();
                 let mut from = 0;
                 cells.put(out, |pen, _, size| {
-                    column.put_head(pen, size);
-                    if size > 0 {
-                        // The run is what remains of the list behind a tag and its own length.
-                        let run = size - 1 - run_len_len(size);
-                        pen.tag(0x0a, run);
-                        pen.slice(packed, from, from + run);
-                        from += run;
-                    }
+                    let run = if size == 0 { 0 } else { size - 1 - run_len_len(size) };
+                    column.put_run_head(pen, template.as_ref(), size, run);
+                    pen.slice(packed, from, from + run);
+                    from += run;
+                });
+            }
+            (Nesting::List(_), Values::Float32(bytes), template) => {
+                cells.put(out, |pen, row, size| {
+                    let (from, to) = column.elements(row);
+                    column.put_run_head(pen, template.as_ref(), size, (to - from) * 4);
+                    pen.slice(bytes, from * 4, to * 4);
                 });
             }
             (Nesting::Steps { .. }, ..) => {

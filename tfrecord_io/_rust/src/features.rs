@@ -132,8 +132,8 @@ impl<'a> Column<'a> {
         pen.tag(0x0a, name.len());
         pen.slice(name.as_bytes(), 0, name.len());
         let template = match (&nesting, kind) {
-            (Nesting::Bare, Some(kind)) => Template::of_single(name.as_bytes(), kind),
-            _ => None,
+            (Nesting::Steps { .. }, _) | (Nesting::List(_), Some(Kind::Bytes)) => None,
+            (_, kind) => kind.and_then(|kind| Template::of_single(name.as_bytes(), kind)),
         };
         let kind = kind.map_or(0, Kind::tag);
         Some(Self { name, nesting, values, nulls: array.nulls(), key, kind, template })
@@ -288,6 +288,24 @@ impl<'a> Column<'a> {
             }
         }
         bad
+    }
+
+    /// What stands before a run of packed numbers in an entry; an empty list has no run.
+    #[inline(always)]
+    pub fn put_run_head(
+        &self,
+        pen: &mut Pen<'_>,
+        template: Option<&Template>,
+        list_len: usize,
+        run: usize,
+    ) {
+        if run > 0 && template.is_some_and(|template| pen.template(template, run)) {
+            return;
+        }
+        self.put_head(pen, list_len);
+        if run > 0 {
+            pen.tag(0x0a, run);
+        }
     }
 
     /// The size of one step's Feature.
