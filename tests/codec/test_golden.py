@@ -21,7 +21,6 @@ import pytest
 
 from tfrecord_io.cast import from_wire, to_wire
 from tfrecord_io.codec import get_codec
-from tfrecord_io.errors import MissingDependencyError
 from tfrecord_io.options import DecodeOptions
 from tfrecord_io.schema import check_writable, wire_schema
 
@@ -45,10 +44,7 @@ SPARK_TYPES = {
 
 @pytest.fixture(params=["reference", "native"])
 def codec(request: pytest.FixtureRequest) -> Any:
-    try:
-        return get_codec(request.param)
-    except MissingDependencyError as error:
-        pytest.skip(str(error))
+    return get_codec(request.param)
 
 
 def arrow_type(spark: Any) -> pa.DataType:
