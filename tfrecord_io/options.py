@@ -23,7 +23,7 @@ BYTE_ARRAY_COLUMN = "byteArray"
 #: Rows of one task when a table is written without an engine.
 DEFAULT_ROWS_PER_TASK = 1_048_576
 
-#: Splits of a file and record-offset marks of a manifest stand about this far apart.
+#: Record-offset marks of a manifest stand about this far apart; engines split files there.
 SPLIT_BYTES = 16 * 1024 * 1024
 
 
