@@ -116,7 +116,7 @@ def test_count(data):
 
 def test_clean_says_what_it_would_do(data):
     said = json.loads(run("clean", data).stdout)
-    assert said == {"finished": [], "removed": [], "running": [], "done": False}
+    assert said == {"finished": [], "removed": [], "running": [], "uploads": 0, "done": False}
     assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
 
 

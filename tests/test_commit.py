@@ -20,7 +20,7 @@ import pytest
 from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, commit, publish, staging, write
+from tfrecord_io import attempt, commit, staging, write
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -380,7 +380,7 @@ def test_an_interrupt_while_publishing(tmp_path: Path, monkeypatch: pytest.Monke
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "_move", interrupt)
+        patch.setattr(LocalStorage, "publish", interrupt)
         with pytest.raises(KeyboardInterrupt):
             write_new(root, "overwrite")
     write_new(root, "append")

@@ -364,6 +364,7 @@ class TestGroups:
             job_id="",
             mode="error",
             skip=False,
+            first_task_index=0,
             schema=schema,
             partition_by=(),
             file_format=fmt,

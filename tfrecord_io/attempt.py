@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
-from tfrecord_io.layout import format_segments
+from tfrecord_io.layout import format_part_path, format_segments
 from tfrecord_io.part_writer import FileWriter, file_format
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.schema import normal_type
@@ -99,12 +100,11 @@ def _decoded_bytes(column: pa.Array) -> int:
 class _Folder:
     """The files of one partition folder of a task."""
 
-    __slots__ = ("file_index", "rows", "sink", "staged", "writer")
+    __slots__ = ("file_index", "rows", "sink", "writer")
 
     def __init__(self) -> None:
         self.file_index = -1
         self.rows = 0
-        self.staged = ""
         self.sink: Sink | None = None
         self.writer: FileWriter | None = None
 
@@ -115,15 +115,15 @@ class _Attempt:
     def __init__(self, job: WriteJob, task_index: int) -> None:
         self._job = job
         self._task_index = task_index
-        self._storage, root = open_storage(job.url, job.storage_options)
+        self._storage, self._root = open_storage(job.url, job.storage_options)
         self._name = f"{task_index:05d}-{secrets.token_hex(4)}"
-        self._job_folder = Staging(self._storage, root).job_folder(job.job_id)
+        self._job_folder = Staging(self._storage, self._root).job_folder(job.job_id)
         self._folder = f"{self._job_folder}/{self._name}"
         self._format = file_format(job)
         self._data_names = job.data_schema.names
         self._folders: dict[str, _Folder] = {}
         self._files: list[StagedFile] = []
-        self._opened = 0
+        self._sinks: list[Sink] = []
         self._inexact: set[str] = set()
 
     def write(self, batch: pa.RecordBatch, row_offset: int) -> None:
@@ -152,8 +152,13 @@ class _Attempt:
                 )
 
     def _make_folder(self) -> None:
-        try:
+        with self._telling_of_aborts():
             self._storage.make_folder(self._folder)
+
+    @contextlib.contextmanager
+    def _telling_of_aborts(self) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError:
             raise CommitError(
                 "the job of this task was aborted, or cleaned away; nothing is written",
@@ -166,45 +171,48 @@ class _Attempt:
         folder = self._folders.setdefault(path, _Folder())
         start = 0
         while start < rows.num_rows:
-            writer = folder.writer or self._open(folder)
+            writer = folder.writer or self._open(path, folder)
             limit = self._job.max_records_per_file
             part = rows.slice(start, None if limit is None else limit - folder.rows)
             try:
-                writer.write(part)
+                with self._telling_of_aborts():
+                    writer.write(part)
             except (EncodeError, LimitExceededError) as error:
                 raise _with_true_row(error, start, row_offset, order) from error
             start += part.num_rows
             folder.rows += part.num_rows
             if folder.rows == self._job.max_records_per_file:
-                self._close(path, folder)
+                self._files += self._close(path, folder)
 
-    def _open(self, folder: _Folder) -> FileWriter:
+    def _open(self, path: str, folder: _Folder) -> FileWriter:
         folder.file_index += 1
         folder.rows = 0
-        if not self._opened:
+        if not self._sinks:
             self._make_folder()
-        folder.staged = f"{self._name}/{self._opened:06d}"
-        self._opened += 1
-        folder.sink = self._storage.create_sink(f"{self._job_folder}/{folder.staged}")
+        staged = f"{self._job_folder}/{self._name}/{len(self._sinks):06d}"
+        index = self._task_index + self._job.first_task_index
+        final = format_part_path(path, index, folder.file_index, self._format.extension)
+        folder.sink = self._storage.create_sink(staged, f"{self._root}/{final}")
+        self._sinks.append(folder.sink)
         folder.writer = self._format.open(folder.sink)
         return folder.writer
 
-    def _close(self, path: str, folder: _Folder) -> None:
+    def _close(self, path: str, folder: _Folder) -> Iterator[StagedFile]:
+        """Make a folder's file whole, and give it, if there is one."""
         if folder.writer is None:
             return
-        written = folder.writer.close()
-        self._files.append(
-            StagedFile(
-                staged=folder.staged,
-                folder=path,
-                file_index=folder.file_index,
-                extension=self._format.extension,
-                bytes=written.bytes,
-                rows=written.rows,
-                marks=written.marks,
-            )
-        )
+        with self._telling_of_aborts():
+            written = folder.writer.close()
         folder.writer = folder.sink = None
+        yield StagedFile(
+            staged=written.staged.removeprefix(f"{self._job_folder}/"),
+            folder=path,
+            file_index=folder.file_index,
+            extension=self._format.extension,
+            bytes=written.bytes,
+            rows=written.rows,
+            marks=written.marks,
+        )
 
     def _bound_buffers(self) -> None:
         sinks = [folder.sink for folder in self._folders.values() if folder.sink is not None]
@@ -214,8 +222,10 @@ class _Attempt:
 
     def commit(self) -> TaskCommit:
         """Close all files and say what was staged."""
-        for path, folder in self._folders.items():
-            self._close(path, folder)
+        # Each file waits for the store to have it for good; they wait together.
+        with ThreadPoolExecutor(self._storage.concurrency, "tfrecord-io-close") as pool:
+            for files in pool.map(lambda item: list(self._close(*item)), self._folders.items()):
+                self._files += files
         if self._files:
             self._storage.sync_folders([self._folder, self._job_folder])
         files = sorted(self._files, key=lambda file: (file.folder, file.file_index))
@@ -227,7 +237,9 @@ class _Attempt:
 
     def discard(self) -> None:
         """Remove what was staged; whatever stays goes with the job's folder."""
-        if self._opened:
+        for sink in self._sinks:
+            sink.discard()
+        if self._sinks:
             with contextlib.suppress(OSError):
                 self._storage.remove_tree(self._folder)
 

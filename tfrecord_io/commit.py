@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tfrecord_io.commit_plan import plan_commit
@@ -28,7 +28,7 @@ from tfrecord_io.errors import (
     warn,
 )
 from tfrecord_io.manifest import MANIFEST_NAME
-from tfrecord_io.plan import CleanResult, TaskCommit, WriteJob, WriteResult
+from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.publish import carry_out
 from tfrecord_io.staging import STALE_AFTER_SECONDS, Staging, Turn
 from tfrecord_io.storage import Storage, open_storage
@@ -109,14 +109,21 @@ def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
     job : WriteJob
         Of `tfrecord_io.write.plan_write`.
     commits : iterable of (TaskCommit or None)
-        What engines have at hand; not needed, since all of it lies in the job's folder.
+        What engines have at hand. Without it, uploads to an object store stay open as long as
+        another job runs in the data set.
     """
-    del commits
     if job.skip:
         return
     staging = staging_of(job)
-    if not staging.is_decided(job.job_id):
-        staging.remove_job(job.job_id)
+    if staging.is_decided(job.job_id):
+        return
+    if staging.storage.stages_by == "upload":
+        # Those of lost attempts go when no job runs in the data set any more.
+        files = [file for commit in commits if commit is not None for file in commit.files]
+        mine = {staging.storage.upload_id(file.staged) for file in files}
+        open_ones = staging.storage.uploads(staging.root) if mine else []
+        staging.storage.abort_uploads(one for one in open_ones if one.upload_id in mine)
+    staging.remove_job(job.job_id)
 
 
 def recover(
@@ -153,9 +160,17 @@ def recover(
         removed.append(job_id)
         if not dry_run:
             staging.remove_job(job_id)
-    if not dry_run and turn is None and not running and staging.storage.is_folder(staging.folder):
-        staging.storage.remove_folder(staging.folder)
-    return CleanResult(finished=tuple(finished), removed=tuple(removed), running=tuple(running))
+    uploads = staging.unowned_uploads()
+    if not dry_run and turn is None and not running:
+        staging.storage.abort_uploads(uploads)
+        if staging.storage.is_folder(staging.folder):
+            staging.storage.remove_folder(staging.folder)
+    return CleanResult(
+        finished=tuple(finished),
+        removed=tuple(removed),
+        running=tuple(running),
+        uploads=len(uploads),
+    )
 
 
 def clean(
@@ -258,6 +273,7 @@ def _check_is_staged(staging: Staging, job_id: str) -> None:
 
 def _check_commits(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> None:
     seen = set()
+    staged = _staged(staging, job)
     for commit in commits:
         if commit.task_index in seen:
             raise CommitError(
@@ -265,17 +281,23 @@ def _check_commits(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit
             )
         seen.add(commit.task_index)
         for file in commit.files:
-            path = f"{staging.job_folder(job.job_id)}/{file.staged}"
-            try:
-                size = staging.storage.info(path).size
-            except FileNotFoundError:
-                size = -1
-            if size != file.bytes:
+            if not staged(file):
                 raise CommitError(
                     f"a file that task {commit.task_index} staged is not there as it was written; "
                     "write again",
-                    path=staging.storage.url(path),
+                    path=staging.storage.url(staging.root),
                 )
+
+
+def _staged(staging: Staging, job: WriteJob) -> Callable[[StagedFile], bool]:
+    """Return what says whether a file is staged; the store is asked once, not for each file."""
+    storage = staging.storage
+    if storage.stages_by == "upload":
+        upload_ids = {upload.upload_id for upload in storage.uploads(staging.root)}
+        return lambda file: storage.upload_id(file.staged) in upload_ids
+    folder = staging.job_folder(job.job_id)
+    sizes = {info.path[len(folder) + 1 :]: info.size for info in storage.list_files(folder)}
+    return lambda file: sizes.get(file.staged) == file.bytes
 
 
 def _decide(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> bool:
@@ -286,9 +308,7 @@ def _decide(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> b
     if planned is None:
         return False
     path, folder = staging.record_path(job.job_id), staging.job_folder(job.job_id)
-    sink = storage.create_sink(f"{folder}/{MANIFEST_NAME}")
-    sink.write(planned.manifest.dumps())
-    sink.close()
+    storage.write_bytes(f"{folder}/{MANIFEST_NAME}", planned.manifest.dumps())
     storage.sync_folders([folder])
     try:
         storage.create_exclusive(path, planned.record.dumps(), folder)

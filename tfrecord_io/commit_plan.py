@@ -6,13 +6,24 @@ whose turn it is, so what is found here stays so until the record is carried out
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tfrecord_io.errors import DatasetExistsError, LayoutError, ManifestError, SchemaMismatchError
-from tfrecord_io.layout import format_part_name, is_data_name, next_task_index, parse_partition_path
+from tfrecord_io.errors import (
+    CommitConflictError,
+    DatasetExistsError,
+    LayoutError,
+    ManifestError,
+    SchemaMismatchError,
+)
+from tfrecord_io.layout import (
+    format_part_path,
+    is_data_name,
+    next_task_index,
+    parse_partition_path,
+)
 from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, ManifestFile
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.publish import CommitRecord
@@ -46,6 +57,8 @@ def plan_commit(
     ------
     DatasetExistsError
         The mode is "error" and there are data by now.
+    CommitConflictError
+        Another job has taken the names that uploads bear.
     SchemaMismatchError, LayoutError
         See `check_appendable`; or something is in the way of a file or folder.
     """
@@ -61,7 +74,13 @@ def plan_commit(
     if job.mode in ("append", "overwrite_partitions"):
         manifest = read_manifest(storage, root)
         check_appendable(job, tree, manifest)
-    first_task = next_task_index(map(_base_name, tree.files)) if job.mode == "append" else 0
+    first_task = next_task_index(base_names(tree)) if job.mode == "append" else 0
+    if first_task != job.first_task_index and storage.stages_by == "upload":
+        raise CommitConflictError(
+            "another job has added to the data set since this one began, and uploads cannot be "
+            "renamed; write again",
+            path=storage.url(root),
+        )
     publish = {
         _final_path(commit.task_index + first_task, file): file
         for commit in sorted(commits, key=lambda commit: commit.task_index)
@@ -159,13 +178,13 @@ def _is_data(path: str) -> bool:
     return all(map(is_data_name, path.split("/")))
 
 
-def _base_name(path: str) -> str:
-    return path.rpartition("/")[2]
+def base_names(tree: Tree) -> Iterator[str]:
+    """Give the names of all files, without their folders."""
+    return (path.rpartition("/")[2] for path in tree.files)
 
 
 def _final_path(task_index: int, file: StagedFile) -> str:
-    name = format_part_name(task_index, file.file_index, file.extension)
-    return f"{file.folder}/{name}" if file.folder else name
+    return format_part_path(file.folder, task_index, file.file_index, file.extension)
 
 
 def _check_places(storage: Storage, root: str, tree: Tree, publish: Iterable[str]) -> None:

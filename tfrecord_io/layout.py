@@ -71,6 +71,18 @@ def format_part_name(task_index: int, file_index: int, extension: str) -> str:
     return f"part-{task_index:05d}-{file_index:03d}{extension}"
 
 
+def format_part_path(folder: str, task_index: int, file_index: int, extension: str) -> str:
+    """Return the path of a part file in the data set.
+
+    Examples
+    --------
+    >>> format_part_path("p=1", 3, 0, ".tfrecord")
+    'p=1/part-00003-000.tfrecord'
+    """
+    name = format_part_name(task_index, file_index, extension)
+    return f"{folder}/{name}" if folder else name
+
+
 def parse_part_name(name: str) -> tuple[int, int, str] | None:
     """Return (task index, file index, extension) of a name of `format_part_name`, else None."""
     match = _PART.fullmatch(name)

@@ -18,7 +18,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from tfrecord_io.storage_protocol import FileInfo, Keep, Sink, Tree, check_version, limited
+from tfrecord_io.storage_protocol import (
+    FileInfo,
+    Keep,
+    Sink,
+    StagesBy,
+    Tree,
+    Upload,
+    check_version,
+    limited,
+    publish_by_rename,
+)
 
 #: A local sink writes to its file when it holds this many bytes.
 _SPILL_BYTES = 4 * 1024 * 1024
@@ -32,6 +42,8 @@ class LocalStorage:
     """Folders of this machine."""
 
     writable = True
+    stages_by: StagesBy = "rename"
+    concurrency = 1
 
     def __repr__(self) -> str:
         return "LocalStorage()"
@@ -78,6 +90,13 @@ class LocalStorage:
             raise
         return cast("BinaryIO", file)
 
+    def read_range(  # noqa: D102
+        self, path: str, start: int, end: int, version: str | None = None
+    ) -> bytes:
+        with self.open_read(path, version) as file:
+            file.seek(start)
+            return file.read(end - start)
+
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         with Path(path).open("rb") as file:
             return limited(file.read(limit + 1), limit, path)
@@ -107,33 +126,31 @@ class LocalStorage:
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
-        return time.time() - os.lstat(path).st_mtime
+        newest = os.lstat(path).st_mtime
+        if self.is_folder(path):
+            tree = self.tree(path)
+            for name in (*tree.folders, *tree.files):
+                with contextlib.suppress(FileNotFoundError):
+                    newest = max(newest, os.lstat(f"{path}/{name}").st_mtime)
+        return time.time() - newest
 
     def make_folder(self, path: str) -> None:  # noqa: D102
         Path(path).mkdir()
 
-    def make_folders(self, path: str) -> list[str]:  # noqa: D102
-        missing: list[str] = []
-        while not Path(path).is_dir():
-            missing.append(path)
-            path = os.path.dirname(path)  # noqa: PTH120
-        made = []
-        for folder in reversed(missing):
-            with contextlib.suppress(FileExistsError):
-                Path(folder).mkdir()
-                made.append(folder)
-        return made
+    def make_folders(self, path: str) -> None:  # noqa: D102
+        Path(path).mkdir(parents=True, exist_ok=True)
 
-    def create_sink(self, path: str) -> Sink:  # noqa: D102
+    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
+        del final
         return _LocalSink(path)
+
+    def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
+        _write_durably(path, data, "wb")
 
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
         temporary = f"{scratch}/{uuid.uuid4().hex}.new"
         try:
-            with Path(temporary).open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _write_durably(temporary, data, "xb")
             try:
                 os.link(temporary, path)
             except FileExistsError:
@@ -146,8 +163,24 @@ class LocalStorage:
     def rename(self, source: str, target: str) -> None:  # noqa: D102
         Path(source).replace(target)
 
+    def publish(self, staged: str, final: str) -> None:  # noqa: D102
+        publish_by_rename(self, staged, final)
+
+    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
+        return []
+
+    def upload_id(self, staged: str) -> str:  # noqa: D102
+        raise NotImplementedError
+
+    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
+        return
+
     def remove(self, path: str) -> None:  # noqa: D102
         Path(path).unlink(missing_ok=True)
+
+    def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
+        for path in paths:
+            self.remove(path)
 
     def remove_folder(self, path: str) -> bool:  # noqa: D102
         try:
@@ -199,8 +232,13 @@ class _LocalSink:
     def spill(self) -> None:
         self._write_out(sync=False)
 
-    def close(self) -> None:
+    def close(self) -> str:
         self._write_out(sync=True)
+        return self._path
+
+    def discard(self) -> None:
+        self._chunks.clear()
+        self.buffered = 0
 
     def _write_out(self, *, sync: bool) -> None:
         with Path(self._path).open("ab") as file:
@@ -211,6 +249,13 @@ class _LocalSink:
             if sync:
                 file.flush()
                 os.fsync(file.fileno())
+
+
+def _write_durably(path: str, data: bytes, mode: str) -> None:
+    with Path(path).open(mode) as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:

@@ -23,8 +23,12 @@ from tfrecord_io.storage import Sink
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFile:
-    """What a closed file holds; see `tfrecord_io.manifest.ManifestFile`."""
+    """What a closed file holds; see `tfrecord_io.manifest.ManifestFile`.
 
+    What `staged` says is for `tfrecord_io.storage_protocol.Storage.publish`.
+    """
+
+    staged: str
     rows: int
     bytes: int
     marks: tuple[tuple[int, int], ...] = ()
@@ -151,8 +155,10 @@ class _PlainWriter:
             self._next_mark = (offset // SPLIT_BYTES + 1) * SPLIT_BYTES
 
     def close(self) -> WrittenFile:
-        self._sink.close()
-        return WrittenFile(rows=self._rows, bytes=self._sink.size, marks=tuple(self._marks))
+        staged = self._sink.close()
+        return WrittenFile(
+            staged=staged, rows=self._rows, bytes=self._sink.size, marks=tuple(self._marks)
+        )
 
 
 class _CompressedWriter:
@@ -173,8 +179,8 @@ class _CompressedWriter:
 
     def close(self) -> WrittenFile:
         self._sink.write(self._stream.flush())
-        self._sink.close()
-        return WrittenFile(rows=self._rows, bytes=self._sink.size)
+        staged = self._sink.close()
+        return WrittenFile(staged=staged, rows=self._rows, bytes=self._sink.size)
 
 
 def _first_at_least(offsets: pa.UInt64Array, least: int) -> int:

@@ -44,6 +44,8 @@ class WriteJob:
         What becomes of data that are there.
     skip : bool
         The mode is "ignore" and there are data: nothing is to be written.
+    first_task_index : int
+        What the part files of task 0 are numbered with, unless another job adds to the data first.
     schema : pyarrow.Schema
         All columns: types in normal form, nullable flags as declared, which values are held to.
     partition_by : tuple of str
@@ -59,6 +61,7 @@ class WriteJob:
     job_id: str
     mode: SaveMode
     skip: bool
+    first_task_index: int
     schema: pa.Schema
     partition_by: tuple[str, ...]
     file_format: str
@@ -88,7 +91,8 @@ class StagedFile:
     Attributes
     ----------
     staged : str
-        Its path relative to the job's staging folder.
+        Its path relative to the job's staging folder; in a store of uploads what completes its
+        upload.
     folder : str
         The partition folder it belongs in, relative to the data set; empty without partitions.
     file_index : int
@@ -154,11 +158,14 @@ class CleanResult:
         Jobs that left staged files behind: removed.
     running : tuple of str
         Jobs that run, or may run on another machine: left alone.
+    uploads : int
+        Unfinished uploads that no job owns any more: aborted.
     """
 
     finished: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
+    uploads: int = 0
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -8,13 +8,15 @@ in this process or another, and always ends in the same tree.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from tfrecord_io.errors import CommitStateUnknownError
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.staging import STAGING_NAME, Staging
+from tfrecord_io.storage_protocol import publish_by_rename
 
 #: A record of a million files has about 150 MB.
 _MAX_RECORD_BYTES = 512 * 1024 * 1024
@@ -27,7 +29,7 @@ class CommitRecord:
     Attributes
     ----------
     publish : tuple of (str, str)
-        Staged path in the job's folder, path in the data set.
+        What names a staged file (see `tfrecord_io.plan.StagedFile`), its path in the data set.
     remove : tuple of str
         Files that were replaced; none of them is published.
     remove_folders : tuple of str
@@ -49,8 +51,15 @@ class CommitRecord:
         return json.dumps(value, ensure_ascii=True).encode()
 
     @staticmethod
-    def loads(data: bytes) -> CommitRecord:
+    def loads(data: bytes, *, staged_paths: bool) -> CommitRecord:
         """Return the record that `dumps` wrote.
+
+        Parameters
+        ----------
+        data : bytes
+            The text.
+        staged_paths : bool
+            Whether what names staged files are paths in the job's folder.
 
         Raises
         ------
@@ -60,7 +69,8 @@ class CommitRecord:
         value = json.loads(data)
         if not isinstance(value, dict):
             raise ValueError("it is not an object")  # noqa: TRY004 - one error for any bad text
-        publish = tuple((_inside(staged), _inside(final)) for staged, final in value["publish"])
+        check = _inside if staged_paths else str
+        publish = tuple((check(staged), _inside(final)) for staged, final in value["publish"])
         return CommitRecord(
             publish=publish,
             remove=tuple(map(_inside, value["remove"])),
@@ -69,6 +79,7 @@ class CommitRecord:
 
 
 def _inside(path: Any) -> str:
+    """Return a relative path; raise ``ValueError`` if it would leave its folder."""
     names = path.split("/") if isinstance(path, str) else [""]
     if "\0" in names[-1] or names[0] == STAGING_NAME or {"", ".", ".."} & {*names}:
         raise ValueError(f"{path!r} is not a path inside the data set")
@@ -92,7 +103,8 @@ def carry_out(staging: Staging, job_id: str) -> None:
 def _read_record(staging: Staging, job_id: str) -> CommitRecord:
     path = staging.record_path(job_id)
     try:
-        return CommitRecord.loads(staging.storage.read_bytes(path, _MAX_RECORD_BYTES))
+        data = staging.storage.read_bytes(path, _MAX_RECORD_BYTES)
+        return CommitRecord.loads(data, staged_paths=staging.storage.stages_by == "rename")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CommitStateUnknownError(
             f"the commit record cannot be understood: {error}; look at the target before you write "
@@ -104,35 +116,35 @@ def _read_record(staging: Staging, job_id: str) -> CommitRecord:
 def _publish(staging: Staging, job_id: str, record: CommitRecord) -> None:
     storage, root = staging.storage, staging.root
     folders = sorted({_folder(final) for _, final in record.publish})
-    made = [path for folder in folders for path in storage.make_folders(_join(root, folder))]
-    for staged, final in record.publish:
-        _move(staging, f"{staging.job_folder(job_id)}/{staged}", f"{root}/{final}")
-    changed = {*(_join(root, folder) for folder in folders), *map(_parent, made)}
-    storage.sync_folders(sorted(changed))
 
-    for path in record.remove:
-        storage.remove(f"{root}/{path}")
+    def publish(pair: tuple[str, str]) -> None:
+        staged, final = pair
+        if storage.stages_by == "rename":
+            staged = f"{staging.job_folder(job_id)}/{staged}"
+        storage.publish(staged, f"{root}/{final}")
+
+    with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-publish") as pool:
+        if storage.stages_by == "rename":
+            list(pool.map(lambda folder: storage.make_folders(_join(root, folder)), folders))
+        list(pool.map(publish, record.publish))
+    storage.sync_folders(sorted({path for folder in folders for path in _lineage(root, folder)}))
+
+    storage.remove_files(f"{root}/{path}" for path in record.remove)
     for folder in sorted(record.remove_folders, key=lambda path: path.count("/"), reverse=True):
         storage.remove_folder(f"{root}/{folder}")
     _sync_what_is_left(staging, map(_folder, (*record.remove, *record.remove_folders)))
 
     manifest = f"{staging.job_folder(job_id)}/{MANIFEST_NAME}"
-    _move(staging, manifest, f"{root}/{MANIFEST_NAME}")
+    publish_by_rename(storage, manifest, f"{root}/{MANIFEST_NAME}")
     storage.sync_folders([root])
 
 
-def _move(staging: Staging, source: str, target: str) -> None:
-    """Rename a file, unless that was done before."""
-    try:
-        staging.storage.rename(source, target)
-    except FileNotFoundError:
-        if not staging.storage.exists(source) and staging.storage.exists(target):
-            return
-        raise CommitStateUnknownError(
-            "a staged file of a decided commit is gone and was not published; write the data set "
-            "again",
-            path=staging.storage.url(source),
-        ) from None
+def _lineage(root: str, folder: str) -> Iterator[str]:
+    """Give a folder of the data set and all above it, up to the data set's own."""
+    while folder:
+        yield f"{root}/{folder}"
+        folder = _folder(folder)
+    yield root
 
 
 def _sync_what_is_left(staging: Staging, folders: Iterable[str]) -> None:
@@ -142,10 +154,6 @@ def _sync_what_is_left(staging: Staging, folders: Iterable[str]) -> None:
 
 def _folder(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
 
 
 def _join(root: str, folder: str) -> str:

@@ -34,8 +34,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tfrecord_io.errors import CommitConflictError, CommitStateUnknownError
+from tfrecord_io.layout import parse_part_name
 from tfrecord_io.ownership import Owner, owner_of
-from tfrecord_io.storage import Storage
+from tfrecord_io.storage import Storage, Upload
 
 #: The hidden folder's name.
 STAGING_NAME = ".tfrecord-io"
@@ -158,11 +159,14 @@ class Staging:
             tree = self.storage.tree(self.folder)
         except FileNotFoundError:
             return []
-        return sorted({path.partition("/")[0] for path in tree.folders})
+        # A store whose folders are only prefixes of names may hold no more than the files.
+        paths = {*tree.folders, *(path for path in tree.files if "/" in path)}
+        return sorted({path.partition("/")[0] for path in paths})
 
     def remove_job(self, job_id: str) -> None:
-        """Remove a job's folder, and the folders made for it that hold nothing else."""
+        """Remove a job's folder and uploads, and the folders made for it that hold nothing else."""
         self.storage.remove_tree(self.job_folder(job_id))
+        self.abort_unowned_uploads()
         if not self.storage.remove_folder(self.folder):
             return
         path = self.root
@@ -170,6 +174,24 @@ class Staging:
             if not self.storage.remove_folder(path):
                 return
             path = path.rpartition("/")[0]
+
+    def unowned_uploads(self) -> list[Upload]:
+        """Return the open uploads of part files, if there is no job any more that may own them.
+
+        Which job made an upload is not known, so the last job to go ends all that are left. Uploads
+        are listed before jobs: a job whose upload is seen is seen as well, unless it ended.
+        """
+        found = [
+            upload
+            for upload in self.storage.uploads(self.root)
+            if parse_part_name(upload.path.rpartition("/")[2]) is not None
+        ]
+        return [] if found and self.job_ids() else found
+
+    def abort_unowned_uploads(self) -> None:
+        """End what `unowned_uploads` finds."""
+        if self.storage.stages_by == "upload" and (found := self.unowned_uploads()):
+            self.storage.abort_uploads(found)
 
     def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
         """Return whether the process that runs a job is gone."""
@@ -181,16 +203,10 @@ class Staging:
         return not alive if alive is not None else self._is_old(job_id, stale_after)
 
     def _is_old(self, job_id: str, stale_after: float) -> bool:
-        folder = self.job_folder(job_id)
-        try:
-            tree = self.storage.tree(folder)
-            paths = [folder, *(f"{folder}/{name}" for name in (*tree.folders, *tree.files))]
-        except FileNotFoundError:
-            paths = [self.folder]
-        try:
-            return all(self.storage.age_seconds(path) >= stale_after for path in paths)
-        except FileNotFoundError:
-            return False
+        for folder in (self.job_folder(job_id), self.folder):
+            with contextlib.suppress(FileNotFoundError):
+                return self.storage.age_seconds(folder) >= stale_after
+        return False
 
     # --- the turn ---------------------------------------------------------------------------------
 
@@ -225,7 +241,8 @@ class Staging:
         CommitConflictError
             Another job did not end its commit in `TURN_SECONDS`.
         """
-        me = asdict(owner_of())
+        # The nonce tells two processes' records apart where a store's answer got lost.
+        me = {**asdict(owner_of()), "nonce": secrets.token_hex(8)}
         folder = self.job_folder(job_id)
         self.storage.create_exclusive(self._claim_path(job_id, 0), _to_json(me), folder)
         data = _to_json({"job_id": job_id, "owner": me})
@@ -259,7 +276,7 @@ class Staging:
             it.
         """
         folder = self.job_folder(turn.job_id)
-        data = _to_json(asdict(owner_of()))
+        data = _to_json({**asdict(owner_of()), "nonce": secrets.token_hex(8)})
         last = self._last_claim(turn.job_id)
         if not self._holder_is_dead(turn, last, stale_after):
             return None

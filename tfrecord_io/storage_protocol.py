@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
-from tfrecord_io.errors import DatasetChangedError, LimitExceededError
+from tfrecord_io.errors import CommitStateUnknownError, DatasetChangedError, LimitExceededError
 
 Keep = Callable[[str], bool]
+
+#: How a file gets from its attempt to its place: it lies in the job's hidden folder and is renamed,
+#: or it is an upload to its place that only the driver completes.
+StagesBy: TypeAlias = Literal["rename", "upload"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,22 @@ class Tree:
     folders: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """An upload that is neither completed nor aborted.
+
+    Attributes
+    ----------
+    path : str
+        The file it would make.
+    upload_id : str
+        The store's name of it.
+    """
+
+    path: str
+    upload_id: str
+
+
 class Sink(Protocol):
     """A new file that is being written, front to back.
 
@@ -71,8 +91,17 @@ class Sink(Protocol):
     def spill(self) -> None:
         """Give buffered bytes to the store, where it can take them now."""
 
-    def close(self) -> None:
-        """Make the file complete and durable."""
+    def close(self) -> str:
+        """Make the file complete and durable.
+
+        Returns
+        -------
+        str
+            What `Storage.publish` needs to put it into its place.
+        """
+
+    def discard(self) -> None:
+        """Give the file up; in stores that rename, its bytes stay until its folder is removed."""
 
 
 class Storage(Protocol):
@@ -83,6 +112,12 @@ class Storage(Protocol):
 
     #: Whether `create_sink` and the other methods that change something work.
     writable: bool
+
+    #: See `StagesBy`.
+    stages_by: StagesBy
+
+    #: How many calls are worth making at the same time.
+    concurrency: int
 
     def url(self, path: str) -> str:
         """Return how messages name `path`: without credentials."""
@@ -117,6 +152,17 @@ class Storage(Protocol):
             The file is no longer the one that had `version`.
         """
 
+    def read_range(self, path: str, start: int, end: int, version: str | None = None) -> bytes:
+        """Return the bytes from `start` up to `end`, or up to the end of the file.
+
+        May be called by many threads at a time.
+
+        Raises
+        ------
+        DatasetChangedError
+            The file is no longer the one that had `version`.
+        """
+
     def read_bytes(self, path: str, limit: int) -> bytes:
         """Return a file's bytes; more than `limit` of them raise `LimitExceededError`."""
 
@@ -130,19 +176,32 @@ class Storage(Protocol):
         """Return everything below a folder, except its entry named `skip`."""
 
     def age_seconds(self, path: str) -> float:
-        """Return how long ago the file or folder was changed last."""
+        """Return how long ago anything at or below `path` changed last."""
 
     def make_folder(self, path: str) -> None:
         """Make one folder; its parent must be there, it must not."""
 
-    def make_folders(self, path: str) -> list[str]:
-        """Make a folder and its parents where missing; return those made, outermost first."""
+    def make_folders(self, path: str) -> None:
+        """Make a folder and its parents where missing."""
 
-    def create_sink(self, path: str) -> Sink:
-        """Return a sink for a new file in a folder that is there."""
+    def create_sink(self, path: str, final: str) -> Sink:
+        """Return a sink for a new file.
+
+        Parameters
+        ----------
+        path : str
+            Where the file is staged, in a folder that is there.
+        final : str
+            Where it is going to be published; a store that renames looks at it then only.
+        """
+
+    def write_bytes(self, path: str, data: bytes) -> None:
+        """Make or replace a small file, whole and durable, in a folder that is there."""
 
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:
         """Create a durable file with this content at once; return False if there is one already.
+
+        A store whose answer got lost is asked what it holds: the content must be the caller's own.
 
         Parameters
         ----------
@@ -155,10 +214,41 @@ class Storage(Protocol):
         """
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file within the store, replacing a file at `target` atomically."""
+        """Move a small file within the store, replacing a file at `target`.
+
+        Atomic in stores that stage by renaming. Others copy, and may be left with both.
+        """
+
+    def publish(self, staged: str, final: str) -> None:
+        """Put a closed sink's file into its place; once more is fine.
+
+        Parameters
+        ----------
+        staged : str
+            What `Sink.close` returned.
+        final : str
+            Its place, in a folder that is there; a file there is replaced atomically.
+
+        Raises
+        ------
+        CommitStateUnknownError
+            What was staged is gone, and was not published.
+        """
+
+    def uploads(self, path: str) -> list[Upload]:
+        """Return the open uploads of files below a folder; stores that rename have none."""
+
+    def upload_id(self, staged: str) -> str:
+        """Return the name of the upload that a closed sink told of, in a store of uploads."""
+
+    def abort_uploads(self, uploads: Iterable[Upload]) -> None:
+        """End uploads; those that have ended are fine."""
 
     def remove(self, path: str) -> None:
         """Remove a file or link; a missing one is fine."""
+
+    def remove_files(self, paths: Iterable[str]) -> None:
+        """Remove many files or links; missing ones are fine."""
 
     def remove_folder(self, path: str) -> bool:
         """Remove a folder if it is empty; return whether it is gone."""
@@ -183,3 +273,21 @@ def limited(data: bytes, limit: int, path: str) -> bytes:
     if len(data) > limit:
         raise LimitExceededError(f"the file is longer than {limit} bytes", path=path)
     return data
+
+
+def publish_by_rename(storage: Storage, staged: str, final: str) -> None:
+    """Carry out `Storage.publish` in a store that stages by renaming."""
+    try:
+        storage.rename(staged, final)
+    except FileNotFoundError:
+        if not storage.exists(staged) and storage.exists(final):
+            return
+        raise staged_file_is_gone(storage.url(staged)) from None
+
+
+def staged_file_is_gone(url: str) -> CommitStateUnknownError:
+    """Return the error of a decided commit that cannot be carried out."""
+    return CommitStateUnknownError(
+        "a staged file of a decided commit is gone and was not published; write the data set again",
+        path=url,
+    )

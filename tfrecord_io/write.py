@@ -21,7 +21,7 @@ import pyarrow.types as pat
 from tfrecord_io.attempt import write_task as write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, commit_job, recover
-from tfrecord_io.commit_plan import check_appendable, read_manifest
+from tfrecord_io.commit_plan import base_names, check_appendable, read_manifest
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
     DatasetExistsError,
@@ -29,7 +29,12 @@ from tfrecord_io.errors import (
     OptionError,
 )
 from tfrecord_io.feed import Feeder
-from tfrecord_io.layout import EmptyPartition, check_partition_name, format_segments
+from tfrecord_io.layout import (
+    EmptyPartition,
+    check_partition_name,
+    format_segments,
+    next_task_index,
+)
 from tfrecord_io.options import (
     DEFAULT_ROWS_PER_TASK,
     CodecName,
@@ -140,6 +145,7 @@ def plan_write(
             job_id=job_id,
             mode=mode,
             skip=skip,
+            first_task_index=_first_task_index(storage, root, mode),
             schema=pa.schema([f.with_nullable(schema.field(f.name).nullable) for f in normal]),
             partition_by=names,
             file_format=file_format,
@@ -184,6 +190,12 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
 
 def _is_nested(t: pa.DataType) -> bool:
     return bool(pat.is_nested(t))
+
+
+def _first_task_index(storage: Storage, root: str, mode: SaveMode) -> int:
+    if mode != "append" or not storage.is_folder(root):
+        return 0
+    return next_task_index(base_names(storage.tree(root, skip=STAGING_NAME)))
 
 
 def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:

@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,22 @@ import pyarrow as pa
 from tfrecord_io import attempt, commit, write
 from tfrecord_io.options import SaveMode
 from tfrecord_io.storage import LocalStorage, Sink, Storage, open_storage
+from tfrecord_io.storage_protocol import publish_by_rename
 
 CHANGES = (
     *("make_folder", "make_folders", "create_sink", "create_exclusive", "rename", "remove"),
+    "write_bytes",
     *("remove_folder", "remove_tree", "sync_folders"),
 )
 
-NEED_ROOM = ("make_folder", "make_folders", "create_sink", "create_exclusive", "close")
+NEED_ROOM = (
+    "make_folder",
+    "make_folders",
+    "create_sink",
+    "create_exclusive",
+    "close",
+    "write_bytes",
+)
 
 #: What every test of faults writes over or adds to, and what it writes.
 OLD = pa.table({"p": [1, 1, 2, 3], "v": [1, 2, 3, 4]})
@@ -69,8 +78,8 @@ class FaultySink:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def close(self) -> None:
-        self._clock.around("close", self._inner.close)
+    def close(self) -> str:
+        return self._clock.around("close", self._inner.close)
 
 
 class FaultyStorage:
@@ -79,6 +88,13 @@ class FaultyStorage:
     def __init__(self, inner: Storage, clock: Clock) -> None:
         self._inner = inner
         self._clock = clock
+
+    def publish(self, staged: str, final: str) -> None:
+        publish_by_rename(self, staged, final)
+
+    def remove_files(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self.remove(path)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._inner, name)

@@ -91,7 +91,9 @@ class FileTarget:
         size = written.bytes
         if not written.files:
             # A task without rows writes no file, and here it takes one.
-            size = made.open(self.storage.create_sink(part)).close().bytes
+            empty = made.open(self.storage.create_sink(f"{self.folder}/empty", part)).close()
+            size = empty.bytes
+            self.storage.publish(empty.staged, part)
         if not self._move(part):
             return WriteResult()
         self.storage.sync_folders([self.path.rpartition("/")[0] or "/"])

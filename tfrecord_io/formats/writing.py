@@ -196,8 +196,8 @@ class _Writer:
         self._table.close()
         if self._compressed is not None:
             self._compressed.finish()
-        self._sink.close()
-        return WrittenFile(rows=self._rows, bytes=self._sink.size)
+        staged = self._sink.close()
+        return WrittenFile(staged=staged, rows=self._rows, bytes=self._sink.size)
 
 
 def _row_ends(batch: pa.RecordBatch) -> Any:

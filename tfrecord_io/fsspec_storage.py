@@ -1,0 +1,249 @@
+"""Any other file system that fsspec knows: files are staged in the hidden folder and moved.
+
+What a move is, and whether creating a file is exclusive, is the file system's: of ``memory://``
+both are good within the process. Several jobs that write to one data set of another store at a time
+are only as safe as its ``pipe_file(mode="create")``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, BinaryIO
+
+from tfrecord_io.range_file import open_ranges
+from tfrecord_io.redaction import redact
+from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool
+from tfrecord_io.storage_protocol import (
+    FileInfo,
+    Keep,
+    Sink,
+    StagesBy,
+    Tree,
+    Upload,
+    check_version,
+    limited,
+    publish_by_rename,
+)
+
+#: Records of a commit are no longer than this.
+_SMALL_BYTES = 64 * 1024
+
+#: File systems that can only be read.
+_READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
+
+#: Where fsspec file systems say when or as what a file was written.
+_VERSION_MARKS = (
+    *("ETag", "etag", "version_id", "generation", "LastModified", "last_modified", "mtime"),
+    *("modified", "modification_time", "created", "ino"),
+)
+
+
+class FsspecStorage:
+    """An fsspec file system.
+
+    Parameters
+    ----------
+    filesystem : fsspec.AbstractFileSystem
+        Makes the calls.
+    protocol : str
+        Its name in URLs.
+    """
+
+    stages_by: StagesBy = "rename"
+    concurrency = 8
+
+    def __init__(self, filesystem: Any, protocol: str) -> None:
+        self._filesystem = filesystem
+        self._protocol = protocol
+        self._spool = Spool()
+        self.writable = protocol not in _READ_ONLY
+
+    def __repr__(self) -> str:
+        return f"FsspecStorage({self._protocol!r})"
+
+    def url(self, path: str) -> str:  # noqa: D102
+        return redact(str(self._filesystem.unstrip_protocol(path)))
+
+    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
+        self._filesystem.invalidate_cache()
+        found = self._filesystem.find(path, detail=True)
+        if not found and not self._filesystem.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+        infos = []
+        for name, details in found.items():
+            below = name.removeprefix(path).strip("/")
+            if keep is None or not below or all(map(keep, below.split("/"))):
+                infos.append(_fsspec_info(details))
+        return sorted(infos, key=lambda info: info.path)
+
+    def info(self, path: str) -> FileInfo:  # noqa: D102
+        details = self._filesystem.info(path)
+        if details["type"] == "directory":
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
+        return _fsspec_info(details)
+
+    def is_folder(self, path: str) -> bool:  # noqa: D102
+        return bool(self._filesystem.isdir(path))
+
+    def exists(self, path: str) -> bool:  # noqa: D102
+        return bool(self._filesystem.exists(path))
+
+    def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
+        self._filesystem.invalidate_cache()
+        info = self.info(path)
+        if version is not None:
+            check_version(self.url(path), version, info.version)
+
+        # Not the file system's own files: those of some share one position.
+        def read(start: int, end: int) -> bytes:
+            return self.read_range(path, start, end)
+
+        return open_ranges(read, info.size)
+
+    def read_range(  # noqa: D102
+        self, path: str, start: int, end: int, version: str | None = None
+    ) -> bytes:
+        if version is not None:
+            check_version(self.url(path), version, self.info(path).version)
+        return bytes(self._filesystem.cat_file(path, start=start, end=end))
+
+    def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
+        with self._filesystem.open(path, "rb") as file:
+            return limited(file.read(limit + 1), limit, self.url(path))
+
+    def local_path(self, path: str) -> str | None:  # noqa: D102
+        return None
+
+    def glob(self, pattern: str) -> list[str]:  # noqa: D102
+        return sorted(self._filesystem.glob(pattern))
+
+    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
+        files: list[str] = []
+        folders: list[str] = []
+        for name, details in self._filesystem.find(path, withdirs=True, detail=True).items():
+            below = name.removeprefix(path).strip("/")
+            if below and below.partition("/")[0] != skip:
+                (folders if details["type"] == "directory" else files).append(below)
+        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
+
+    def age_seconds(self, path: str) -> float:  # noqa: D102
+        paths = [path, *self._filesystem.find(path, withdirs=True)]
+        times = []
+        for one in paths:
+            with contextlib.suppress(FileNotFoundError, NotImplementedError):
+                times.append(float(self._filesystem.modified(one).timestamp()))
+        if not times:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+        return max(0.0, time.time() - max(times))
+
+    def make_folder(self, path: str) -> None:  # noqa: D102
+        if not self.is_folder(path.rpartition("/")[0] or "/"):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+        self._filesystem.mkdir(path, create_parents=False)
+
+    def make_folders(self, path: str) -> None:  # noqa: D102
+        self._filesystem.makedirs(path, exist_ok=True)
+
+    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
+        del final
+        return RemoteSink(self._spool, lambda: _Stream(self, path))
+
+    def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
+        self._check_parent(path)
+        self._filesystem.pipe_file(path, data)
+
+    def _check_parent(self, path: str) -> None:
+        parent = path.rpartition("/")[0]
+        if not self.is_folder(parent):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(parent))
+
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
+        for folder in (path.rpartition("/")[0], scratch):
+            if not self.is_folder(folder):
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(folder))
+        try:
+            self._filesystem.pipe_file(path, data, mode="create")
+        except FileExistsError:
+            # The answer to an earlier try within the file system may have got lost.
+            return self.read_bytes(path, max(len(data), _SMALL_BYTES)) == data
+        return True
+
+    def rename(self, source: str, target: str) -> None:  # noqa: D102
+        self._filesystem.mv(source, target)
+
+    def publish(self, staged: str, final: str) -> None:  # noqa: D102
+        publish_by_rename(self, staged, final)
+
+    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
+        return []
+
+    def upload_id(self, staged: str) -> str:  # noqa: D102
+        raise NotImplementedError
+
+    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
+        return
+
+    def remove(self, path: str) -> None:  # noqa: D102
+        with contextlib.suppress(FileNotFoundError):
+            self._filesystem.rm_file(path)
+
+    def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
+        for path in paths:
+            self.remove(path)
+
+    def remove_folder(self, path: str) -> bool:  # noqa: D102
+        try:
+            self._filesystem.rmdir(path)
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:
+                return False
+            raise
+        return True
+
+    def remove_tree(self, path: str) -> None:  # noqa: D102
+        with contextlib.suppress(FileNotFoundError):
+            self._filesystem.rm(path, recursive=True)
+
+    def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
+        return
+
+
+class _Stream:
+    """A file that is written front to back."""
+
+    def __init__(self, storage: FsspecStorage, path: str) -> None:
+        storage._check_parent(path)
+        self._path = path
+        self._file = storage._filesystem.open(path, "wb")
+
+    def part_bytes(self) -> int:
+        return PART_BYTES
+
+    def add(self, data: memoryview) -> None:
+        self._file.write(data)
+
+    def finish(self) -> str:
+        self._file.close()
+        return self._path
+
+    def cancel(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+
+
+def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
+    size = int(details["size"] or 0)
+    known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
+    return FileInfo(path=str(details["name"]), size=size, version="-".join([str(size), *known]))
+
+
+def _mark_text(value: Any) -> str:
+    # Some file systems tell times as datetime when asked for one file and as a number in listings.
+    return str(value.timestamp() if isinstance(value, datetime) else value)

@@ -1,0 +1,332 @@
+"""HDFS by hdfs-native: files are staged in the job's hidden folder and renamed.
+
+HDFS renames atomically, and refuses an existing target unless told to replace it; that is all a
+commit needs. A file's version is its length and its time of modification, which a rename keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO, TypeVar
+
+from tfrecord_io.range_file import open_ranges
+from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool
+from tfrecord_io.storage_protocol import (
+    FileInfo,
+    Keep,
+    Sink,
+    StagesBy,
+    Tree,
+    Upload,
+    check_version,
+    limited,
+    publish_by_rename,
+)
+
+#: Files that are kept open between ranges of them.
+_OPEN_READERS = 16
+
+_Result = TypeVar("_Result")
+
+
+class HdfsStorage:
+    """An HDFS cluster.
+
+    Parameters
+    ----------
+    filesystem : hdfs_native.fsspec.HdfsFileSystem
+        Its client makes the calls.
+    """
+
+    writable = True
+    stages_by: StagesBy = "rename"
+    concurrency = 16
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+        self._client = filesystem.client
+        self._spool = Spool()
+        self._readers: OrderedDict[tuple[str, str], Any] = OrderedDict()
+        self._readers_lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return "HdfsStorage()"
+
+    def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
+        return str(self._filesystem.unstrip_protocol(path))
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
+        if not self.is_folder(path):
+            return [self.info(path)]
+        found = []
+        # Asking for all at once lists folder by folder as well; here hidden ones are left out.
+        pending = [path]
+        while pending:
+            for status in self._entries(pending.pop()):
+                if keep is not None and not keep(status.path.rpartition("/")[2]):
+                    continue
+                if status.isdir:
+                    pending.append(status.path)
+                else:
+                    found.append(_info(status))
+        return sorted(found, key=lambda info: info.path)
+
+    def _entries(self, folder: str) -> list[Any]:
+        try:
+            return self._call(lambda: list(self._client.list_status(folder)), folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _status(self, path: str) -> Any:
+        return self._call(lambda: self._client.get_file_info(path), path)
+
+    def info(self, path: str) -> FileInfo:  # noqa: D102
+        status = self._status(path)
+        if status.isdir:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
+        return _info(status)
+
+    def is_folder(self, path: str) -> bool:  # noqa: D102
+        try:
+            return bool(self._status(path).isdir)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def exists(self, path: str) -> bool:  # noqa: D102
+        try:
+            self._status(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
+        info = self.info(path)
+        if version is not None:
+            check_version(self.url(path), version, info.version)
+
+        def read(start: int, end: int) -> bytes:
+            return self.read_range(path, start, end, info.version)
+
+        return open_ranges(read, info.size)
+
+    def read_range(  # noqa: D102
+        self, path: str, start: int, end: int, version: str | None = None
+    ) -> bytes:
+        reader = self._reader(path, version)
+        # hdfs-native panics behind the end.
+        length = min(end, len(reader)) - start
+        if length <= 0:
+            return b""
+        return self._call(lambda: bytes(reader.read_range(start, length)), path)
+
+    def _reader(self, path: str, version: str | None) -> Any:
+        if version is None:
+            return self._call(lambda: self._client.read(path), path)
+        with self._readers_lock:
+            found = self._readers.get((path, version))
+        if found is not None:
+            return found
+        # Opened before it is looked at: what was opened is then not older than what is seen.
+        reader = self._call(lambda: self._client.read(path), path)
+        check_version(self.url(path), version, self.info(path).version)
+        with self._readers_lock:
+            self._readers[path, version] = reader
+            while len(self._readers) > _OPEN_READERS:
+                self._readers.popitem(last=False)
+        return reader
+
+    def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
+        return limited(self.read_range(path, 0, limit + 1), limit, self.url(path))
+
+    def local_path(self, path: str) -> str | None:  # noqa: D102
+        return None
+
+    def glob(self, pattern: str) -> list[str]:  # noqa: D102
+        return sorted(self._filesystem.glob(pattern))
+
+    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
+        files, folders = [], []
+        pending = [path]
+        if not self._status(path).isdir:
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.url(path))
+        while pending:
+            for status in self._entries(pending.pop()):
+                below = status.path[len(path.rstrip("/")) + 1 :]
+                if below == skip:
+                    continue
+                if status.isdir:
+                    folders.append(below)
+                    pending.append(status.path)
+                else:
+                    files.append(below)
+        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
+
+    def age_seconds(self, path: str) -> float:  # noqa: D102
+        newest = self._status(path).modification_time
+        pending = [path]
+        while pending:
+            for status in self._entries(pending.pop()):
+                newest = max(newest, status.modification_time)
+                if status.isdir:
+                    pending.append(status.path)
+        return max(0.0, time.time() - float(newest) / 1000)
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    def make_folder(self, path: str) -> None:  # noqa: D102
+        self._call(lambda: self._client.mkdirs(path, 0o755, False), path)
+
+    def make_folders(self, path: str) -> None:  # noqa: D102
+        self._call(lambda: self._client.mkdirs(path, 0o755, True), path)
+
+    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
+        del final
+        return RemoteSink(self._spool, lambda: _Stream(self, path))
+
+    def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
+        stream = _Stream(self, path)
+        stream.add(memoryview(data))
+        stream.finish()
+
+    def _create(self, path: str) -> Any:
+        from hdfs_native import WriteOptions
+
+        options = WriteOptions()
+        # A task whose job was aborted must not bring the job's folder back.
+        options.create_parent = False
+        options.overwrite = True
+        return self._call(lambda: self._client.create(path, options), path)
+
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
+        temporary = f"{scratch}/{uuid.uuid4().hex}.new"
+        self.write_bytes(temporary, data)
+        try:
+            self._call(lambda: self._client.rename(temporary, path, False), path)
+        except OSError:
+            # The answer may have got lost: what does the file hold?
+            try:
+                return self.read_bytes(path, len(data)) == data
+            except FileNotFoundError:
+                pass
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                self.remove(temporary)
+        return True
+
+    def rename(self, source: str, target: str) -> None:  # noqa: D102
+        self._call(lambda: self._client.rename(source, target, True), source)
+
+    def publish(self, staged: str, final: str) -> None:  # noqa: D102
+        publish_by_rename(self, staged, final)
+
+    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
+        return []
+
+    def upload_id(self, staged: str) -> str:  # noqa: D102
+        raise NotImplementedError
+
+    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
+        return
+
+    def remove(self, path: str) -> None:  # noqa: D102
+        with contextlib.suppress(FileNotFoundError):
+            self._call(lambda: self._client.delete(path, False), path)
+
+    def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            list(pool.map(self.remove, paths))
+
+    def remove_folder(self, path: str) -> bool:  # noqa: D102
+        try:
+            self.remove(path)
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:
+                return False
+            raise
+        return True
+
+    def remove_tree(self, path: str) -> None:  # noqa: D102
+        with contextlib.suppress(FileNotFoundError):
+            self._call(lambda: self._client.delete(path, True), path)
+
+    def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
+        return
+
+    def _call(self, call: Callable[[], _Result], path: str) -> _Result:
+        with self._own_errors(path):
+            return call()
+
+    @contextlib.contextmanager
+    def _own_errors(self, path: str) -> Iterator[None]:
+        """Give what hdfs-native raises as ``OSError``, without the name node's stack."""
+        try:
+            yield
+        except OSError as error:
+            number = error.errno or next(
+                (number for kind, number in _NUMBERS.items() if isinstance(error, kind)), errno.EIO
+            )
+            text = str(error.args[-1] if error.args else error).partition("\n")[0]
+            raise type(error)(number, text, self.url(path)) from error
+        except RuntimeError as error:
+            text = str(error)
+            if "PathIsNotEmptyDirectoryException" in text:
+                number = errno.ENOTEMPTY
+            elif "is not a directory" in text or "ParentNotDirectoryException" in text:
+                number = errno.ENOTDIR
+            elif "AccessControlException" in text:
+                number = errno.EACCES
+            else:
+                number = errno.EIO
+            first = text.replace("\\n", "\n").partition("\n")[0]
+            raise OSError(number, first, self.url(path)) from error
+
+
+_NUMBERS = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    PermissionError: errno.EACCES,
+}
+
+
+class _Stream:
+    """A file that is written front to back."""
+
+    def __init__(self, storage: HdfsStorage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._writer = storage._create(path)
+
+    def part_bytes(self) -> int:
+        return PART_BYTES
+
+    def add(self, data: memoryview) -> None:
+        with self._storage._own_errors(self._path):
+            while data:
+                data = data[self._writer.write(data) :]
+
+    def finish(self) -> str:
+        with self._storage._own_errors(self._path):
+            # Data nodes keep what they were sent in memory until they are told to sync.
+            self._writer.hsync()
+            self._writer.close()
+        return self._path
+
+    def cancel(self) -> None:
+        with contextlib.suppress(OSError), self._storage._own_errors(self._path):
+            self._writer.close()
+
+
+def _info(status: Any) -> FileInfo:
+    version = f"{status.length}-{status.modification_time}"
+    return FileInfo(path=status.path, size=status.length, version=version)

@@ -1,0 +1,151 @@
+"""A sink for stores across a network: what is small waits in memory, then on the local disk.
+
+A task may write thousands of part files at once. Whole parts of `PART_BYTES` go to the store as
+soon as they are there; the rest of each file waits in memory, and if that becomes too much for all
+files together (the task tells by `Sink.spill`), in one temporary file that all sinks of a storage
+share and that has no name, so that it goes with the process, however that ends.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+#: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
+PART_BYTES = 8 * 1024 * 1024
+
+
+class Transfer(Protocol):
+    """One file on its way to the store."""
+
+    def part_bytes(self) -> int:
+        """Return how long the next part is to be."""
+
+    def add(self, data: memoryview) -> None:
+        """Send the next part; may return before it has arrived."""
+
+    def finish(self) -> str:
+        """Wait until all parts have arrived durably; return what `Sink.close` returns."""
+
+    def cancel(self) -> None:
+        """Stop, and remove what can be removed; must not raise ``OSError``."""
+
+
+class Spool:
+    """A temporary file without a name, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self._end = 0
+        self._lock = threading.Lock()
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def put(self, chunks: list[memoryview]) -> tuple[int, int]:
+        """Append bytes; return their place, (start, end)."""
+        with self._lock:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it goes with the spool
+            start = self._end
+            for chunk in chunks:
+                done = 0
+                while done < len(chunk):
+                    done += os.pwrite(self._file.fileno(), chunk[done:], self._end + done)
+                self._end += len(chunk)
+            return start, self._end
+
+    def get(self, place: tuple[int, int], into: memoryview) -> None:
+        """Read the bytes of a place."""
+        start, end = place
+        while start < end:
+            count = os.preadv(self._file.fileno(), [into[: end - start]], start)
+            if not count:
+                raise OSError("the temporary file is shorter than what was written to it")
+            into, start = into[count:], start + count
+
+
+class RemoteSink:
+    """See `tfrecord_io.storage_protocol.Sink`.
+
+    Parameters
+    ----------
+    spool : Spool
+        For what waits and does not fit into memory.
+    begin : callable
+        Starts the transfer; called with the first bytes that are sent.
+    """
+
+    __slots__ = ("_begin", "_chunks", "_places", "_spool", "_transfer", "buffered", "size")
+
+    def __init__(self, spool: Spool, begin: Callable[[], Transfer]) -> None:
+        self._spool = spool
+        self._begin = begin
+        self._transfer: Transfer | None = None
+        #: What waits: first the places in the spool, then the chunks in memory.
+        self._places: list[tuple[int, int]] = []
+        self._chunks: list[memoryview] = []
+        self.size = 0
+        self.buffered = 0
+
+    def write(self, data: Any) -> None:
+        """Take bytes, and send them if they make up a part."""
+        chunk = memoryview(data).cast("B")
+        self._chunks.append(chunk)
+        self.size += len(chunk)
+        self.buffered += len(chunk)
+        while self._waiting() >= (part := self._part_bytes()):
+            self._send(part)
+
+    def spill(self) -> None:
+        """Put what is in memory into the spool."""
+        if self._chunks:
+            self._places.append(self._spool.put(self._chunks))
+            self._chunks = []
+            self.buffered = 0
+
+    def close(self) -> str:
+        """Send the rest, and wait until all has arrived."""
+        if self._waiting() or self._transfer is None:
+            self._send(self._waiting())
+        assert self._transfer is not None
+        return self._transfer.finish()
+
+    def discard(self) -> None:
+        """Cancel the transfer."""
+        self._places, self._chunks, self.buffered = [], [], 0
+        if self._transfer is not None:
+            self._transfer.cancel()
+
+    def _part_bytes(self) -> int:
+        return PART_BYTES if self._transfer is None else self._transfer.part_bytes()
+
+    def _waiting(self) -> int:
+        return self.buffered + sum(end - start for start, end in self._places)
+
+    def _send(self, size: int) -> None:
+        part = memoryview(bytearray(size))
+        filled = 0
+        while filled < size and self._places:
+            start, end = self._places.pop(0)
+            if end - start > size - filled:
+                middle = start + size - filled
+                self._places.insert(0, (middle, end))
+                end = middle
+            self._spool.get((start, end), part[filled:])
+            filled += end - start
+        while filled < size:
+            chunk = self._chunks.pop(0)
+            if len(chunk) > size - filled:
+                self._chunks.insert(0, chunk[size - filled :])
+                chunk = chunk[: size - filled]
+            part[filled : filled + len(chunk)] = chunk
+            filled += len(chunk)
+            self.buffered -= len(chunk)
+        if self._transfer is None:
+            self._transfer = self._begin()
+        self._transfer.add(part)

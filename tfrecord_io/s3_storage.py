@@ -1,0 +1,504 @@
+"""S3 by s3fs: parts are uploaded by tasks and completed by the driver, so that no byte is copied.
+
+Invariants
+----------
+- Every call goes straight to the store: listings that s3fs keeps are never used.
+- A *folder* is a marker, an empty object whose key ends with ``/``; only the hidden folder has any.
+  Who removes a folder removes its marker first, and who adds to one looks at the marker again
+  afterwards, so that nothing is added to a folder behind its removal.
+- An upload bears a random mark as metadata, by which an object says whether that upload made it. So
+  completing can be repeated, and an answer that got lost is found out by looking.
+- A file's version is its ETag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, TypeVar
+
+from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError
+from tfrecord_io.range_file import open_ranges
+from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool
+from tfrecord_io.storage_protocol import (
+    FileInfo,
+    Keep,
+    Sink,
+    StagesBy,
+    Tree,
+    Upload,
+    check_version,
+    limited,
+    staged_file_is_gone,
+)
+
+#: Parts that are on their way at a time, over all sinks of this process.
+_PARTS_IN_FLIGHT = 8
+
+#: S3 takes 10,000 parts of a file; they grow by half-way marks, so that 496 GiB fit in.
+_MAX_PARTS = 10_000
+_PARTS_OF_A_SIZE = 2_000
+
+_MARK = "tfrecord-io-upload"
+_DELETE_AT_ONCE = 1000
+
+#: Tries of a call whose answer got lost, and of a body that broke off.
+_TRIES = 5
+
+_Result = TypeVar("_Result")
+
+
+class S3Storage:
+    """A bucket and what is in it; a path is ``bucket/key``.
+
+    Parameters
+    ----------
+    filesystem : s3fs.S3FileSystem
+        Makes the calls.
+    """
+
+    writable = True
+    stages_by: StagesBy = "upload"
+    concurrency = 32
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+        self._spool = Spool()
+
+    def __repr__(self) -> str:
+        return "S3Storage()"
+
+    def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
+        return f"s3://{path}"
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
+        infos = []
+        is_there = False
+        for found in self._list(f"{path}/"):
+            is_there = True
+            below = found.path[len(path) + 1 :]
+            if not below or below.endswith("/"):
+                continue
+            if keep is None or all(map(keep, below.split("/"))):
+                infos.append(found)
+        return sorted(infos, key=lambda info: info.path) if is_there else [self.info(path)]
+
+    def _list(self, prefix: str, limit: int | None = None) -> Iterator[FileInfo]:
+        bucket = prefix.partition("/")[0]
+        more: dict[str, Any] = {} if limit is None else {"MaxKeys": limit}
+        while True:
+            page = self._call("list_objects_v2", prefix, as_prefix=True, **more)
+            for item in page.get("Contents", ()):
+                path = f"{bucket}/{item['Key']}"
+                yield FileInfo(path=path, size=int(item["Size"]), version=str(item["ETag"]))
+            if limit is not None or not page.get("IsTruncated"):
+                return
+            more["ContinuationToken"] = page["NextContinuationToken"]
+
+    def info(self, path: str) -> FileInfo:  # noqa: D102
+        try:
+            head = self._call("head_object", path)
+        except (FileNotFoundError, PermissionError):
+            if self.is_folder(path):
+                raise IsADirectoryError(
+                    errno.EISDIR, os.strerror(errno.EISDIR), self.url(path)
+                ) from None
+            raise
+        return FileInfo(path=path, size=int(head["ContentLength"]), version=str(head["ETag"]))
+
+    def is_folder(self, path: str) -> bool:  # noqa: D102
+        try:
+            return next(self._list(f"{path}/", limit=1), None) is not None
+        except FileNotFoundError:
+            return False
+
+    def exists(self, path: str) -> bool:  # noqa: D102
+        return self._head(path) is not None or self.is_folder(path)
+
+    def _head(self, path: str) -> dict[str, Any] | None:
+        if not _key(path):
+            return None
+        try:
+            return self._call("head_object", path)
+        except FileNotFoundError:
+            return None
+
+    def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
+        info = self.info(path)
+        if version is not None:
+            check_version(self.url(path), version, info.version)
+
+        def read(start: int, end: int) -> bytes:
+            return self.read_range(path, start, end, info.version)
+
+        return open_ranges(read, info.size)
+
+    def read_range(  # noqa: D102
+        self, path: str, start: int, end: int, version: str | None = None
+    ) -> bytes:
+        more = {} if version is None else {"IfMatch": version}
+        try:
+            return self._get(path, Range=f"bytes={start}-{end - 1}", **more)
+        except OSError as error:
+            if version is not None and _status(error) == 412:
+                check_version(self.url(path), version, "")
+            raise
+
+    def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
+        try:
+            return limited(self._get(path, Range=f"bytes=0-{limit}"), limit, self.url(path))
+        except OSError as error:
+            if _status(error) == 416:
+                return b""
+            raise
+
+    def local_path(self, path: str) -> str | None:  # noqa: D102
+        return None
+
+    def glob(self, pattern: str) -> list[str]:  # noqa: D102
+        self._filesystem.invalidate_cache()
+        return sorted(self._filesystem.glob(pattern))
+
+    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
+        files, folders = [], []
+        for found in self._list(f"{path}/"):
+            below = found.path[len(path) + 1 :]
+            if below and below.partition("/")[0] != skip:
+                if below.endswith("/"):
+                    folders.append(below.rstrip("/"))
+                else:
+                    files.append(below)
+        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
+
+    def age_seconds(self, path: str) -> float:  # noqa: D102
+        newest = None
+        more: dict[str, Any] = {}
+        while True:
+            page = self._call("list_objects_v2", path, as_prefix=True, **more)
+            for item in page.get("Contents", ()):
+                if (f"{item['Key']}/").startswith(f"{_key(path)}/"):
+                    changed = item["LastModified"].timestamp()
+                    newest = changed if newest is None else max(newest, changed)
+            if not page.get("IsTruncated"):
+                break
+            more["ContinuationToken"] = page["NextContinuationToken"]
+        if newest is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+        return max(0.0, time.time() - float(newest))
+
+    # --- changing ---------------------------------------------------------------------------------
+
+    def make_folder(self, path: str) -> None:  # noqa: D102
+        parent = f"{path.rpartition('/')[0]}/"
+        self._check_marker(parent)
+        self._call("put_object", f"{path}/", Body=b"")
+        try:
+            self._check_marker(parent)
+        except FileNotFoundError:
+            self.remove(f"{path}/")
+            raise
+
+    def _check_marker(self, marker: str) -> None:
+        if self._head(marker) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(marker))
+
+    def make_folders(self, path: str) -> None:  # noqa: D102
+        try:
+            self._call("put_object", f"{path}/", Body=b"")
+        except FileNotFoundError as error:
+            bucket = path.partition("/")[0]
+            raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
+
+    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
+        attempt = f"{path.rpartition('/')[0]}/"
+        return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt))
+
+    def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
+        self._call("put_object", path, Body=data)
+
+    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
+        del scratch
+        folder = f"{path.rpartition('/')[0]}/"
+        self._check_marker(folder)
+        if not self._put_if_none(path, data):
+            return False
+        try:
+            self._check_marker(folder)
+        except FileNotFoundError:
+            self.remove(path)
+            raise
+        return True
+
+    def _put_if_none(self, path: str, data: bytes) -> bool:
+        for left in range(_TRIES - 1, -1, -1):
+            try:
+                self._call("put_object", path, Body=data, IfNoneMatch="*")
+            except OSError:  # noqa: PERF203 - a try each
+                # Whatever the answer was, or if none came: what does the store hold?
+                try:
+                    return self._get(path) == data
+                except FileNotFoundError:
+                    if left:
+                        continue
+                raise
+            else:
+                return True
+        raise AssertionError("not reached")
+
+    def rename(self, source: str, target: str) -> None:  # noqa: D102
+        bucket = source.partition("/")[0]
+        copied = {"Bucket": bucket, "Key": _key(source)}
+        self._call("copy_object", target, CopySource=copied)
+        self.remove(source)
+
+    def publish(self, staged: str, final: str) -> None:  # noqa: D102
+        ticket = _Ticket.loads(staged, self.url(final))
+        parts = [
+            {"ETag": etag, "PartNumber": number} for number, etag in enumerate(ticket.parts, 1)
+        ]
+        try:
+            self._call(
+                "complete_multipart_upload",
+                final,
+                UploadId=ticket.upload_id,
+                MultipartUpload={"Parts": parts},
+            )
+        except OSError as error:
+            head = self._head(final)
+            if head is not None and head.get("Metadata", {}).get(_MARK) == ticket.mark:
+                return
+            if isinstance(error, FileNotFoundError):
+                raise staged_file_is_gone(self.url(final)) from error
+            raise
+
+    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
+        bucket = path.partition("/")[0]
+        found: list[Upload] = []
+        more: dict[str, Any] = {}
+        while True:
+            page = self._call("list_multipart_uploads", f"{path}/", as_prefix=True, **more)
+            for item in page.get("Uploads") or ():
+                # Some servers do not hold to the prefix.
+                name = f"{bucket}/{item['Key']}"
+                if name.startswith(f"{path}/"):
+                    found.append(Upload(path=name, upload_id=item["UploadId"]))
+            if not page.get("IsTruncated"):
+                return found
+            more = {
+                "KeyMarker": page["NextKeyMarker"],
+                "UploadIdMarker": page["NextUploadIdMarker"],
+            }
+
+    def upload_id(self, staged: str) -> str:  # noqa: D102
+        return _Ticket.loads(staged, "").upload_id
+
+    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
+        def abort(upload: Upload) -> None:
+            with contextlib.suppress(FileNotFoundError):
+                self._call("abort_multipart_upload", upload.path, UploadId=upload.upload_id)
+
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            list(pool.map(abort, uploads))
+
+    def remove(self, path: str) -> None:  # noqa: D102
+        with contextlib.suppress(FileNotFoundError):
+            self._call("delete_object", path)
+
+    def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
+        keys = list(paths)
+        for start in range(0, len(keys), _DELETE_AT_ONCE):
+            some = keys[start : start + _DELETE_AT_ONCE]
+            bucket = some[0].partition("/")[0]
+            objects = [{"Key": _key(path)} for path in some]
+            done = self._call("delete_objects", bucket, Delete={"Objects": objects, "Quiet": True})
+            for error in done.get("Errors") or ():
+                if error.get("Code") not in ("NoSuchKey", "404"):
+                    url = self.url(f"{bucket}/{error.get('Key')}")
+                    raise OSError(errno.EIO, f"it could not be removed: {error.get('Code')}", url)
+
+    def remove_folder(self, path: str) -> bool:  # noqa: D102
+        found = [info.path for info in self._list(f"{path}/", limit=2)]
+        if found == [f"{path}/"]:
+            self.remove(f"{path}/")
+            return True
+        return not found
+
+    def remove_tree(self, path: str) -> None:  # noqa: D102
+        self.remove(f"{path}/")
+        self.remove_files(info.path for info in self._list(f"{path}/"))
+
+    def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
+        return
+
+    # --- calls ------------------------------------------------------------------------------------
+
+    def _call(
+        self, method: str, path: str, *, as_prefix: bool = False, **arguments: Any
+    ) -> dict[str, Any]:
+        bucket, key = path.partition("/")[0], _key(path)
+        if as_prefix:
+            arguments["Prefix"] = key
+        elif method != "delete_objects":
+            arguments["Key"] = key
+        answer: dict[str, Any] = self._run(
+            lambda: self._filesystem._call_s3(method, Bucket=bucket, **arguments)
+        )
+        return answer
+
+    def _get(self, path: str, **arguments: Any) -> bytes:
+        import s3fs.core
+
+        bucket, key = path.partition("/")[0], _key(path)
+
+        async def get() -> bytes:
+            for left in range(_TRIES - 1, -1, -1):
+                answer = await self._filesystem._call_s3(
+                    "get_object", Bucket=bucket, Key=key, **arguments
+                )
+                try:
+                    async with answer["Body"] as body:
+                        return bytes(await body.read())
+                except s3fs.core.S3_RETRYABLE_ERRORS:
+                    if not left:
+                        raise
+                    await asyncio.sleep(0.1)
+            raise AssertionError("not reached")
+
+        return bytes(self._run(get))
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        """Wait for a call, and give errors of the transport as ``OSError``."""
+        import botocore.exceptions
+        import fsspec.asyn
+
+        async def run() -> Any:
+            return await call()
+
+        try:
+            return fsspec.asyn.sync(self._filesystem.loop, run)
+        except botocore.exceptions.NoCredentialsError as error:
+            raise PermissionError(
+                errno.EACCES, "no credentials for S3 were found; give them as storage_options"
+            ) from error
+        except (botocore.exceptions.BotoCoreError, asyncio.TimeoutError) as error:
+            raise ConnectionError(f"S3 did not answer: {type(error).__name__}") from error
+
+
+class _Ticket:
+    """What completes an upload, as text."""
+
+    def __init__(self, upload_id: str, mark: str, parts: list[str]) -> None:
+        self.upload_id = upload_id
+        self.mark = mark
+        self.parts = parts
+
+    def dumps(self) -> str:
+        return json.dumps([self.upload_id, self.mark, self.parts])
+
+    @staticmethod
+    def loads(text: str, url: str) -> _Ticket:
+        try:
+            upload_id, mark, parts = json.loads(text)
+        except (ValueError, TypeError) as error:
+            raise CommitStateUnknownError(
+                "the upload of a decided commit cannot be understood", path=url
+            ) from error
+        return _Ticket(str(upload_id), str(mark), [str(part) for part in parts])
+
+
+class _PartsUpload:
+    """An upload in parts, several of them at a time."""
+
+    def __init__(self, storage: S3Storage, final: str, attempt: str) -> None:
+        self._storage = storage
+        self._final = final
+        self._mark = secrets.token_hex(16)
+        self._parts: list[Future[str]] = []
+        made = storage._call("create_multipart_upload", final, Metadata={_MARK: self._mark})
+        self._upload = Upload(path=final, upload_id=made["UploadId"])
+        try:
+            # An abort removes the marker before it looks for uploads.
+            storage._check_marker(attempt)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def part_bytes(self) -> int:
+        return PART_BYTES << min(4, len(self._parts) // _PARTS_OF_A_SIZE)
+
+    def add(self, data: memoryview) -> None:
+        number = len(self._parts) + 1
+        if number > _MAX_PARTS:
+            raise LimitExceededError(
+                "a file on S3 has at most 10,000 parts, 496 GiB; write smaller ones with "
+                "max_records_per_file",
+                path=self._storage.url(self._final),
+            )
+        for part in self._parts:
+            if part.done():
+                # An error is told at the next part, not after the last one.
+                part.result()
+        self._parts.append(_in_flight(lambda: self._send(number, data)))
+
+    def _send(self, number: int, data: memoryview) -> str:
+        digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
+        answer = self._storage._call(
+            "upload_part",
+            self._upload.path,
+            UploadId=self._upload.upload_id,
+            PartNumber=number,
+            Body=bytes(data),
+            ContentMD5=digest,
+        )
+        return str(answer["ETag"])
+
+    def finish(self) -> str:
+        parts = [part.result() for part in self._parts]
+        return _Ticket(self._upload.upload_id, self._mark, parts).dumps()
+
+    def cancel(self) -> None:
+        for part in self._parts:
+            part.cancel()
+            with contextlib.suppress(BaseException):
+                part.result()
+        with contextlib.suppress(OSError):
+            self._storage.abort_uploads([self._upload])
+
+
+_room = threading.BoundedSemaphore(_PARTS_IN_FLIGHT)
+_pool = ThreadPoolExecutor(_PARTS_IN_FLIGHT, "tfrecord-io-upload")
+
+
+def _in_flight(call: Callable[[], _Result]) -> Future[_Result]:
+    """Run a call on a thread; wait first while too many run."""
+    _room.acquire()
+    try:
+        future = _pool.submit(call)
+    except BaseException:
+        _room.release()
+        raise
+    future.add_done_callback(lambda _: _room.release())
+    return future
+
+
+def _key(path: str) -> str:
+    return path.partition("/")[2]
+
+
+def _status(error: OSError) -> int | None:
+    """Return the HTTP status of an error that s3fs made of the store's answer."""
+    response = getattr(error.__cause__, "response", None) or {}
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return int(status) if status is not None else None
