@@ -17,6 +17,13 @@ ENVIRONMENT := $(VENV)/.environment-$(call hash,$(CONSTRAINTS))
 KERNEL := $(VENV)/.kernel-$(call hash,$(CONSTRAINTS) $(shell find $(CRATE) -name target -prune -o \
 	-type f -print | LC_ALL=C sort))
 
+# The HDFS servers for the tests, beside the client that pyspark brings: of the same version. Without
+# Java and Maven there is nothing to make, and the tests that need it say so.
+HDFS_VERSION := 3.5.0
+HDFS_SHA256 := 06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
+HDFS := $(if $(and $(shell command -v java),$(shell command -v mvn)),\
+	.cache/hadoop-client-minicluster-$(HDFS_VERSION).jar)
+
 # `cargo test` links the interpreter's library, which is not always on the loader's path.
 CARGO = PYO3_PYTHON=$(abspath $(BIN)/python) LD_LIBRARY_PATH=$(shell $(BIN)/python -c \
 	"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"):$$LD_LIBRARY_PATH cargo
@@ -33,7 +40,7 @@ demo: $(KERNEL) ## Show the main job on real data: flights to TFRecord, to Parqu
 	@$(BIN)/python docs/demo.py
 
 .PHONY: test
-test: check ## Run all checks, then all tests
+test: check $(HDFS) ## Run all checks, then all tests
 	@$(BIN)/python -m pytest
 
 .PHONY: check
@@ -72,6 +79,16 @@ $(ENVIRONMENT):
 	@$(PIP) setuptools setuptools-rust
 	@$(PIP) --editable '.[test]'
 	@touch $@
+
+.cache/hadoop-client-minicluster-%.jar: Makefile
+	@echo "Getting the HDFS servers for the tests ..."
+	@rm -rf $(@D)/maven
+	@mvn --quiet --batch-mode -Dstyle.color=never dependency:copy -DoutputDirectory=$(abspath $(@D)/maven) \
+		-Dartifact=org.apache.hadoop:hadoop-client-minicluster:$*
+	@$(PYTHON) -c "import hashlib, sys; data = open(sys.argv[1], 'rb').read(); \
+		sys.exit(hashlib.sha256(data).hexdigest() != '$(HDFS_SHA256)' and \
+		sys.argv[1] + ' has another checksum than the Makefile says')" $(@D)/maven/$(@F)
+	@mv $(@D)/maven/$(@F) $@ && touch $@ && rmdir $(@D)/maven
 
 $(KERNEL): $(ENVIRONMENT)
 	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust first" >&2; exit 1; }

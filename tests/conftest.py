@@ -1,7 +1,72 @@
+"""What all tests may ask for: each codec, each kind of store."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import fsspec
 import pytest
+
+from tests.support.servers import Server, ServerMissingError, serve_hdfs, serve_s3
 
 
 @pytest.fixture(params=["reference", "native"])
 def codec(request):
     """Each codec's name. Where the kernel was not built, tests with it fail."""
     return request.param
+
+
+@pytest.fixture(scope="session")
+def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """HDFS on this machine; where Java is missing, tests with it are skipped, except in CI."""
+    yield from _session_server(tmp_path_factory, "hdfs", serve_hdfs)
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A bucket of an S3 server on this machine."""
+    yield from _session_server(tmp_path_factory, "s3", serve_s3)
+
+
+@pytest.fixture(params=["local", "hdfs", "s3", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    """A fresh empty folder in each kind of store."""
+    name = uuid.uuid4().hex
+    if request.param == "local":
+        folder = tmp_path / "store"
+        folder.mkdir()
+        yield Server(url=str(folder))
+    elif request.param == "memory":
+        files = fsspec.filesystem("memory")
+        files.makedirs(f"/{name}")
+        yield Server(url=f"memory://{name}")
+        files.rm(f"/{name}", recursive=True)
+    else:
+        server: Server = request.getfixturevalue(f"{request.param}_server")
+        url = f"{server.url}/{name}"
+        if request.param == "hdfs":
+            fsspec.core.url_to_fs(url)[0].mkdir(f"/{name}")
+        yield Server(url=url, storage_options=server.storage_options)
+
+
+def _session_server(
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    start: Callable[[Path], AbstractContextManager[Server]],
+) -> Iterator[Server]:
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Each worker's folder is in that of the whole run.
+        folder = folder.parent
+    try:
+        server = start(folder / f"server-{name}")
+        with server as found:
+            yield found
+    except ServerMissingError as error:
+        if os.environ.get("CI"):
+            pytest.fail(str(error))
+        pytest.skip(str(error))
