@@ -3,7 +3,9 @@
 Invariants
 ----------
 - Every call goes straight to the store: listings that s3fs keeps are never used.
-- A *folder* is a marker, an empty object whose key ends with ``/``; only the hidden folder has any.
+- A *folder* is a marker, an empty object `MARKER` in it; only the hidden folder has any. Keys that
+  end with ``/``, the markers of others, will not do: some servers say they are there whenever
+  anything is below.
   Who removes a folder removes its marker first, and who adds to one looks at the marker again
   afterwards, so that nothing is added to a folder behind its removal.
 - An upload bears a random mark as metadata, by which an object says whether that upload made it. So
@@ -49,6 +51,9 @@ _PARTS_IN_FLIGHT = 8
 _MAX_PARTS = 10_000
 _PARTS_OF_A_SIZE = 2_000
 
+#: What makes a folder.
+MARKER = ".folder"
+
 _MARK = "tfrecord-io-upload"
 _DELETE_AT_ONCE = 1000
 
@@ -89,7 +94,7 @@ class S3Storage:
         for found in self._list(f"{path}/"):
             is_there = True
             below = found.path[len(path) + 1 :]
-            if not below or below.endswith("/"):
+            if _folder_of(below) is not None:
                 continue
             if keep is None or all(map(keep, below.split("/"))):
                 infos.append(found)
@@ -175,12 +180,14 @@ class S3Storage:
         files, folders = [], []
         for found in self._list(f"{path}/"):
             below = found.path[len(path) + 1 :]
-            if below and below.partition("/")[0] != skip:
-                if below.endswith("/"):
-                    folders.append(below.rstrip("/"))
-                else:
-                    files.append(below)
-        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
+            if below.partition("/")[0] == skip:
+                continue
+            folder = _folder_of(below)
+            if folder is None:
+                files.append(below)
+            elif folder:
+                folders.append(folder)
+        return Tree(files=tuple(sorted(files)), folders=tuple(sorted({*folders})))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = None
@@ -201,28 +208,28 @@ class S3Storage:
     # --- changing ---------------------------------------------------------------------------------
 
     def make_folder(self, path: str) -> None:  # noqa: D102
-        parent = f"{path.rpartition('/')[0]}/"
+        parent = path.rpartition("/")[0]
         self._check_marker(parent)
-        self._call("put_object", f"{path}/", Body=b"")
+        self._call("put_object", f"{path}/{MARKER}", Body=b"")
         try:
             self._check_marker(parent)
         except FileNotFoundError:
-            self.remove(f"{path}/")
+            self.remove(f"{path}/{MARKER}")
             raise
 
-    def _check_marker(self, marker: str) -> None:
-        if self._head(marker) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(marker))
+    def _check_marker(self, folder: str) -> None:
+        if self._head(f"{folder}/{MARKER}") is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(folder))
 
     def make_folders(self, path: str) -> None:  # noqa: D102
         try:
-            self._call("put_object", f"{path}/", Body=b"")
+            self._call("put_object", f"{path}/{MARKER}", Body=b"")
         except FileNotFoundError as error:
             bucket = path.partition("/")[0]
             raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
-        attempt = f"{path.rpartition('/')[0]}/"
+        attempt = path.rpartition("/")[0]
         return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
@@ -230,7 +237,7 @@ class S3Storage:
 
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
         del scratch
-        folder = f"{path.rpartition('/')[0]}/"
+        folder = path.rpartition("/")[0]
         self._check_marker(folder)
         if not self._put_if_none(path, data):
             return False
@@ -329,14 +336,14 @@ class S3Storage:
                     raise OSError(errno.EIO, f"it could not be removed: {error.get('Code')}", url)
 
     def remove_folder(self, path: str) -> bool:  # noqa: D102
-        found = [info.path for info in self._list(f"{path}/", limit=2)]
-        if found == [f"{path}/"]:
-            self.remove(f"{path}/")
+        found = [info.path for info in self._list(f"{path}/", limit=3)]
+        if {*found} <= {f"{path}/", f"{path}/{MARKER}"}:
+            self.remove_files(found)
             return True
-        return not found
+        return False
 
     def remove_tree(self, path: str) -> None:  # noqa: D102
-        self.remove(f"{path}/")
+        self.remove(f"{path}/{MARKER}")
         self.remove_files(info.path for info in self._list(f"{path}/"))
 
     def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
@@ -491,6 +498,12 @@ def _in_flight(call: Callable[[], _Result]) -> Future[_Result]:
         raise
     future.add_done_callback(lambda _: _room.release())
     return future
+
+
+def _folder_of(below: str) -> str | None:
+    """Return the folder that a name marks, or None for a file's name."""
+    folder, _, name = below.rpartition("/")
+    return folder if name in ("", MARKER) else None
 
 
 def _key(path: str) -> str:
