@@ -174,7 +174,8 @@ class S3Storage:
 
     def glob(self, pattern: str) -> list[str]:  # noqa: D102
         self._filesystem.invalidate_cache()
-        return sorted(self._filesystem.glob(pattern))
+        found = self._filesystem.glob(pattern)
+        return sorted(path for path in found if _folder_of(path) is None)
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files, folders = [], []

@@ -17,19 +17,19 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from tfrecord_io import attempt, commit, write
 from tfrecord_io.options import SaveMode
-from tfrecord_io.storage import LocalStorage, Sink, Storage, open_storage
+from tfrecord_io.storage import Sink, Storage, open_storage
 from tfrecord_io.storage_protocol import publish_by_rename
 
 CHANGES = (
     *("make_folder", "make_folders", "create_sink", "create_exclusive", "rename", "remove"),
     "write_bytes",
-    *("remove_folder", "remove_tree", "sync_folders"),
+    *("remove_folder", "remove_tree", "sync_folders", "abort_uploads"),
 )
 
 NEED_ROOM = (
@@ -88,9 +88,14 @@ class FaultyStorage:
     def __init__(self, inner: Storage, clock: Clock) -> None:
         self._inner = inner
         self._clock = clock
+        # So that calls come in one order.
+        self.concurrency = 1
 
     def publish(self, staged: str, final: str) -> None:
-        publish_by_rename(self, staged, final)
+        if self._inner.stages_by == "rename":
+            publish_by_rename(cast("Storage", self), staged, final)
+        else:
+            self._clock.around("publish", lambda: self._inner.publish(staged, final))
 
     def remove_files(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -113,7 +118,6 @@ def opener(clock: Clock) -> Callable[..., tuple[Any, str]]:
 
     def open_faulty(url: Any, options: Any = None) -> tuple[Any, str]:
         storage, path = open_storage(url, options)
-        assert isinstance(storage, LocalStorage)
         return FaultyStorage(storage, clock), path
 
     return open_faulty

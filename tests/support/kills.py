@@ -1,0 +1,76 @@
+"""Writes to any store that are killed, each at another step.
+
+Run as a program it finds out how many steps there are, and then does the work once for each, in a
+forked child that is killed there. It prints the number of steps::
+
+    python -m tests.support.kills URL MODE < STORAGE_OPTIONS
+
+The data set of step n is ``URL/n``. Nothing of a store is loaded before the forks: their clients
+have threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+from tests.support.faults import NEW, OLD, Clock, kill, opener
+from tfrecord_io import attempt, commit, write
+from tfrecord_io.options import SaveMode
+
+#: Children at a time; they wait for the store most of the time.
+_AT_ONCE = 6
+
+
+def work(url: str, mode: SaveMode, options: dict[str, Any], clock: Clock) -> None:
+    """Write the old rows, and then the new ones by the clock."""
+    arguments: dict[str, Any] = {
+        "partition_by": "p",
+        "rows_per_task": 2,
+        "threads": 1,
+        "storage_options": options,
+    }
+    write.write_table(OLD, url, **arguments)
+    for module in (attempt, commit, write):
+        module.open_storage = opener(clock)  # type: ignore[attr-defined]
+    write.write_table(NEW, url, mode=mode, **arguments)
+
+
+def fork(url: str, mode: SaveMode, options: dict[str, Any], step: int, output: int) -> int:
+    """Do the work in a child that is killed at a step, and writes how many it did otherwise."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        clock = Clock(step, kill)
+        work(url, mode, options, clock)
+        os.write(output, str(clock.count).encode())
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def main(url: str, mode: SaveMode) -> None:
+    """See the module."""
+    options = json.load(sys.stdin)
+    reader, writer = os.pipe()
+    _, status = os.waitpid(fork(f"{url}/none", mode, options, sys.maxsize, writer), 0)
+    assert status == 0, status
+    count = int(os.read(reader, 100))
+    running = 0
+    for step in range(count):
+        fork(f"{url}/{step}", mode, options, step, writer)
+        running += 1
+        while running >= _AT_ONCE or (running and step == count - 1):
+            _, status = os.wait()
+            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+            running -= 1
+    print(count)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])  # type: ignore[arg-type]

@@ -1,0 +1,296 @@
+"""The same data sets and the same safety on every store, by real servers."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import datetime
+import decimal
+import json
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.support.faults import NEW, OLD
+from tests.support.servers import Server
+from tests.support.trees import expected_files
+from tfrecord_io import read_table, write_table
+from tfrecord_io.attempt import write_task
+from tfrecord_io.commit import abort_job, clean, commit_job
+from tfrecord_io.errors import CommitConflictError, CommitError, EncodeError
+from tfrecord_io.options import SaveMode
+from tfrecord_io.plan import CleanResult
+from tfrecord_io.storage import open_storage
+from tfrecord_io.write import plan_write
+
+REPOSITORY = Path(__file__).parent.parent
+
+OLD_FILES = expected_files(OLD.to_pylist(), ["p"], rows_per_task=2)
+NEW_FILES = expected_files(NEW.to_pylist(), ["p"], rows_per_task=2)
+AFTER: dict[SaveMode, dict[str, bytes]] = {
+    "overwrite": NEW_FILES,
+    "append": {
+        **OLD_FILES,
+        **expected_files(NEW.to_pylist(), ["p"], rows_per_task=2, first_task=2),
+    },
+    "overwrite_partitions": {
+        **{path: data for path, data in OLD_FILES.items() if not path.startswith("p=2/")},
+        **NEW_FILES,
+    },
+}
+ROWS_AFTER = {"overwrite": 3, "append": 7, "overwrite_partitions": 6}
+MODES: list[SaveMode] = ["overwrite", "append", "overwrite_partitions"]
+
+
+def contents(store: Server, name: str = "ds") -> dict[str, bytes]:
+    """Every file of a data set, hidden ones too; no upload may be open."""
+    storage, root = open_storage(f"{store.url}/{name}", store.storage_options)
+    assert storage.uploads(root) == []
+    assert not [folder for folder in storage.tree(root).folders if folder.startswith(".")]
+    return {
+        path: storage.read_bytes(f"{root}/{path}", 1 << 30) for path in storage.tree(root).files
+    }
+
+
+def data_of(files: dict[str, bytes]) -> dict[str, bytes]:
+    assert "_SUCCESS" in files
+    return {path: data for path, data in files.items() if path != "_SUCCESS"}
+
+
+def write(store: Server, table: pa.Table, mode: SaveMode = "error", **more: Any) -> None:
+    write_table(
+        table,
+        f"{store.url}/ds",
+        mode=mode,
+        storage_options=store.storage_options,
+        **{"partition_by": "p", "rows_per_task": 2, **more},
+    )
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(store: Server, mode: SaveMode) -> None:
+    write(store, OLD)
+    assert data_of(contents(store)) == OLD_FILES
+    write(store, NEW, mode)
+    assert data_of(contents(store)) == AFTER[mode]
+    rows = read_table(f"{store.url}/ds", storage_options=store.storage_options)
+    assert rows.num_rows == ROWS_AFTER[mode]
+    write(store, OLD, "ignore")
+    assert data_of(contents(store)) == AFTER[mode]
+
+
+def hard_table() -> pa.Table:
+    """All types, and partition values that folders cannot bear as they are."""
+    places = ["a b", "x/../y", "100%", "ü=ß", "2026-01-02", None, "..", "#?*"]
+    days = [datetime.date(2026, 1, 1), None]
+    count = 3 * len(places)
+    stamp = datetime.datetime(2026, 1, 2, 3, 4, 5)
+    columns: dict[str, pa.Array] = {
+        "place": pa.array([places[row % len(places)] for row in range(count)]),
+        "day": pa.array([days[row % 2] for row in range(count)], pa.date32()),
+    }
+    values: dict[str, tuple[Any, pa.DataType]] = {
+        "bool": (True, pa.bool_()),
+        "int8": (-7, pa.int8()),
+        "uint64": (2**63 - 1, pa.uint64()),
+        "float": (1.5, pa.float32()),
+        "double": (0.25, pa.float64()),
+        "half": (0.5, pa.float16()),
+        "decimal": (decimal.Decimal("2.50"), pa.decimal128(9, 2)),
+        "string": ("käse", pa.large_string()),
+        "binary": (b"\x00\xff", pa.binary()),
+        "date": (datetime.date(2020, 2, 29), pa.date32()),
+        "stamp": (stamp, pa.timestamp("us")),
+        "list": ([1, 2, 3], pa.list_(pa.int64())),
+        "floats": ([0.5, 1.5], pa.list_(pa.float32(), 2)),
+        "strings": (["a", ""], pa.list_(pa.string())),
+        "empty": ([], pa.list_(pa.int64())),
+    }
+    for name, (value, kind) in values.items():
+        columns[name] = pa.array([None if row % 5 == 4 else value for row in range(count)], kind)
+    return pa.table(columns)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_every_store_has_the_same_tree(
+    store: Server, tmp_path: Path, compression: str | None
+) -> None:
+    arguments: dict[str, Any] = {
+        "partition_by": ["place", "day"],
+        "rows_per_task": 10,
+        "max_records_per_file": 2,
+        "compression": compression,
+        "float64": "cast",
+    }
+    write(store, hard_table(), **arguments)
+    write(store, hard_table(), "append", **arguments)
+    here = Server(url=str(tmp_path / "here"))
+    for mode in ("error", "append"):
+        write(here, hard_table(), mode, **arguments)  # type: ignore[arg-type]
+    files = contents(store)
+    assert files == contents(here)
+    # 8 pairs of values; tasks of 10, 10 and 4 rows; written twice.
+    assert len(files) == 2 * (8 + 8 + 4) + 1
+    there = read_table(f"{store.url}/ds", storage_options=store.storage_options)
+    assert there.equals(read_table(f"{here.url}/ds"))
+    assert there.num_rows == 48
+
+
+def test_what_fails_leaves_nothing(store: Server) -> None:
+    write(store, OLD)
+    bad = pa.table({"p": [1, 2], "v": pa.array([1, 2**63], pa.uint64())})
+    with pytest.raises(EncodeError, match="'v'"):
+        write(store, bad, "overwrite")
+    assert data_of(contents(store)) == OLD_FILES
+    with pytest.raises(EncodeError, match="'v'"):
+        write_table(
+            bad, f"{store.url}/deep/new", storage_options=store.storage_options, partition_by="p"
+        )
+    storage, root = open_storage(f"{store.url}/deep", store.storage_options)
+    assert not storage.exists(root)
+
+
+def test_attempts_that_are_not_named_do_not_show(store: Server) -> None:
+    """Retried, speculative and zombie attempts."""
+    job = plan_write(
+        NEW.schema, f"{store.url}/ds", partition_by="p", storage_options=store.storage_options
+    )
+    batches = NEW.to_batches(max_chunksize=2)
+    write_task(job, 0, batches[:1])
+    first = write_task(job, 0, batches[:1])
+
+    def slow() -> Any:
+        yield batches[1]
+        commit_job(job, [first, second])
+        yield batches[1]
+
+    second = write_task(job, 1, batches[1:])
+    with pytest.raises(CommitError, match="aborted"):
+        write_task(job, 1, slow())
+    assert data_of(contents(store)) == NEW_FILES
+
+
+def test_an_abort_while_a_task_writes(store: Server) -> None:
+    job = plan_write(NEW.schema, f"{store.url}/ds", storage_options=store.storage_options)
+
+    def slow() -> Any:
+        yield from NEW.to_batches()
+        abort_job(job)
+        yield from NEW.to_batches()
+
+    done = write_task(job, 0, NEW.to_batches())
+    with pytest.raises(CommitError, match="aborted"):
+        write_task(job, 1, slow())
+    abort_job(job, [done, None])
+    storage, root = open_storage(f"{store.url}/ds", store.storage_options)
+    assert not storage.exists(root)
+    assert storage.uploads(root) == []
+
+
+def test_uploads_of_a_job_beside_a_running_one(s3_server: Server) -> None:
+    store = Server(
+        url=f"{s3_server.url}/{uuid.uuid4().hex}", storage_options=s3_server.storage_options
+    )
+    target = f"{store.url}/ds"
+    running = plan_write(NEW.schema, target, storage_options=store.storage_options)
+    kept = write_task(running, 0, NEW.to_batches())
+    other = plan_write(NEW.schema, target, storage_options=store.storage_options)
+    write_task(other, 0, NEW.to_batches())
+    abort_job(other)
+    storage, root = open_storage(target, store.storage_options)
+    assert len(storage.uploads(root)) == 2
+    assert clean(target, store.storage_options, dry_run=True).uploads == 0
+    commit_job(running, [kept])
+    assert {*contents(store)} == {"_SUCCESS", "part-00000-000.tfrecord"}
+
+
+def test_an_upload_that_nobody_owns(s3_server: Server) -> None:
+    store = Server(
+        url=f"{s3_server.url}/{uuid.uuid4().hex}", storage_options=s3_server.storage_options
+    )
+    write(store, OLD)
+    storage, root = open_storage(f"{store.url}/ds", store.storage_options)
+    for name in ("part-00007-000.tfrecord", "part-00007-another-writer.parquet"):
+        bucket, _, key = f"{root}/{name}".partition("/")
+        storage._filesystem.call_s3(  # type: ignore[attr-defined]
+            "create_multipart_upload", Bucket=bucket, Key=key
+        )
+    expected = CleanResult(uploads=1)
+    assert clean(f"{store.url}/ds", store.storage_options, dry_run=True) == expected
+    assert clean(f"{store.url}/ds", store.storage_options) == expected
+    assert clean(f"{store.url}/ds", store.storage_options) == CleanResult()
+    (left,) = storage.uploads(root)
+    assert left.path.endswith(".parquet")
+    storage.abort_uploads([left])
+
+
+@pytest.mark.parametrize("jobs", [2, 6])
+def test_appends_that_race(store: Server, jobs: int) -> None:
+    write(store, OLD)
+
+    def append(number: int) -> bool:
+        table = pa.table({"p": [9], "v": [number]})
+        try:
+            write(store, table, "append")
+        except CommitConflictError:
+            return False
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        done = list(pool.map(append, range(jobs)))
+    assert any(done)
+    table = read_table(f"{store.url}/ds", storage_options=store.storage_options)
+    new = sorted(row["v"] for row in table.to_pylist() if row["p"] == 9)
+    assert new == [number for number, is_done in enumerate(done) if is_done]
+    assert len(contents(store)) == 1 + len(OLD_FILES) + sum(done)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: SaveMode) -> None:
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    base = f"{server.url}/{uuid.uuid4().hex}"
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.kills", base, mode],
+        input=json.dumps(server.storage_options),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    count = int(done.stdout)
+    assert count > 20
+
+    def outcome(step: int) -> str:
+        target = f"{base}/{step}"
+        options = server.storage_options
+        old, new = OLD_FILES, AFTER[mode]
+        sizes = {len(OLD): "old", ROWS_AFTER[mode]: "new"}
+        try:
+            seen = sizes[read_table(target, storage_options=options).num_rows]
+        except CommitConflictError:
+            seen = "refused"
+        clean(target, options)
+        store = Server(url=base, storage_options=options)
+        files = contents(store, str(step))
+        data = data_of(files)
+        assert data in (old, new), (step, sorted(files))
+        now = "old" if data == old else "new"
+        assert seen in ("refused", now), (step, seen, now)
+        assert clean(target, options) == CleanResult()
+        assert contents(store, str(step)) == files
+        assert read_table(target, storage_options=options).num_rows in sizes
+        return now
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(outcome, range(count)))
+    # Once it is decided it stays so.
+    assert outcomes == sorted(outcomes, reverse=True)
+    assert {*outcomes} == {"old", "new"}
