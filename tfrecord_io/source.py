@@ -6,11 +6,12 @@ A decoder asks for the window at its offset and takes what it can of it. Two sou
   a piece is mapped as a whole. The file must not be cut short in place meanwhile: the operating
   system then ends the process. Writers that replace files (ours, Hadoop's, most others) are safe.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
-  crosses from one chunk into the next is copied together, once.
+  crosses from one chunk into the next is copied together, once. Those of remote files are
+  `tfrecord_io.ranges`, which are fetched ahead of the decoder.
 
-Invariants: memory is bounded by a chunk and a record; no length that stands in a file is trusted
-for an allocation; remote files are read one chunk ahead of the decoder. The file is held to the
-version it was listed with when it is opened.
+Invariants: memory is bounded by a chunk, or the ranges under way, and a record; no length that
+stands in a file is trusted for an allocation. A file is held to the version it was listed with:
+a local one when it is opened, a remote one with every range.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import mmap
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
@@ -28,6 +28,7 @@ from tfrecord_io.compression import HEAD_BYTES, detect, normalize_compression
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import LimitExceededError
 from tfrecord_io.plan import ScanFile, ScanOptions
+from tfrecord_io.ranges import Fetch, FirstRange, Ranges
 from tfrecord_io.storage import Storage
 
 #: Bytes that are mapped, or read, at a time.
@@ -78,6 +79,10 @@ class OpenFile:
     start : int
         Offset of the first window; of no meaning to compressed files, which are read from their
         beginning.
+    stop : int, optional
+        Offset up to which a remote file is fetched ahead; without it, its end.
+    first : FirstRange, optional
+        What is fetched of a remote file already, from `start` on.
 
     Attributes
     ----------
@@ -88,43 +93,86 @@ class OpenFile:
     """
 
     def __init__(
-        self, storage: Storage, file: ScanFile, options: ScanOptions, *, start: int = 0
+        self,
+        storage: Storage,
+        file: ScanFile,
+        options: ScanOptions,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        first: FirstRange | None = None,
     ) -> None:
-        self._handle: BinaryIO = storage.open_read(file.path, file.version)
-        self._ahead: _ReadAhead | None = None
+        self.source: Source
+        self.compression = None
+        if options.compression != "infer":
+            self.compression = normalize_compression(options.compression)
+        self._limit = options.limits.max_decompressed_bytes
+        self._opened: BinaryIO | Ranges
+        if storage.local_path(file.path) is not None:
+            self._open_local(storage, file, options, start)
+        else:
+            if self.compression is not None and start:
+                start, stop, first = 0, None, None
+            self._open_remote(
+                range_fetcher(storage, file), file, options, start=start, stop=stop, first=first
+            )
+
+    def _open_local(
+        self, storage: Storage, file: ScanFile, options: ScanOptions, start: int
+    ) -> None:
+        self._opened = handle = storage.open_read(file.path, file.version)
         try:
-            is_local = storage.local_path(file.path) is not None
             head = b""
             if options.compression == "infer":
-                head = _head(self._handle)
+                head = _head(handle)
                 self.compression = detect(head, file.path)
-            else:
-                self.compression = normalize_compression(options.compression)
-            if self.compression is None and start:
-                self._handle.seek(start)
-                head = b""
-            reader: _Readable = self._handle
-            if not is_local:
-                reader = self._ahead = _ReadAhead(self._handle)
-            reader = _Prefixed(head, reader)
-            self.source: Source
             if self.compression is not None:
-                stream = decompressor(self.compression, reader)
-                limit = options.limits.max_decompressed_bytes
-                self.source = _Streamed(stream.read, limit=limit)
-            elif is_local and options.memory_map:
-                self.source = _Mapped(self._handle.fileno(), file.size)
+                self.source = self._decompressed(_Prefixed(head, handle))
+            elif options.memory_map:
+                self.source = _Mapped(handle.fileno(), file.size)
             else:
-                self.source = _Streamed(reader.read, size=file.size, start=start)
+                handle.seek(start)
+                self.source = _Streamed(
+                    lambda: handle.read(_CHUNK_BYTES), size=file.size, start=start
+                )
         except BaseException:
             self.close()
             raise
 
+    def _open_remote(
+        self,
+        fetch: Fetch,
+        file: ScanFile,
+        options: ScanOptions,
+        *,
+        start: int,
+        stop: int | None,
+        first: FirstRange | None,
+    ) -> None:
+        self._opened = ranges = Ranges(fetch, file.size, start=start, stop=stop, first=first)
+        try:
+            if options.compression == "infer":
+                head = fetch(0, min(HEAD_BYTES, file.size)) if start else ranges.peek(HEAD_BYTES)
+                self.compression = detect(head, file.path)
+                if self.compression is not None and (start or stop is not None):
+                    ranges.close()
+                    self._opened = ranges = Ranges(fetch, file.size)
+            if self.compression is not None:
+                self.source = self._decompressed(ranges)
+            else:
+                self.source = _Streamed(ranges.take, size=file.size, start=start)
+        except BaseException:
+            self.close()
+            raise
+
+    def _decompressed(self, reader: _Readable) -> Source:
+        assert self.compression is not None
+        stream = decompressor(self.compression, reader)
+        return _Streamed(lambda: stream.read(_CHUNK_BYTES), limit=self._limit)
+
     def close(self) -> None:
         """Close the file; buffers that were given out stay good."""
-        if self._ahead is not None:
-            self._ahead.close()
-        self._handle.close()
+        self._opened.close()
 
     def __enter__(self) -> OpenFile:
         return self
@@ -136,6 +184,15 @@ class OpenFile:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def range_fetcher(storage: Storage, file: ScanFile) -> Fetch:
+    """Return what fetches ranges of a file, in the version that was listed."""
+
+    def fetch(start: int, end: int) -> bytes:
+        return storage.read_range(file.path, start, end, file.version)
+
+    return fetch
 
 
 class _Readable(Protocol):
@@ -161,35 +218,6 @@ class _Prefixed:
             return self._file.read(size)
         taken, self._head = self._head[:size], self._head[size:]
         return taken
-
-
-class _ReadAhead:
-    """Reads the next chunk of a file while the last one is worked on."""
-
-    def __init__(self, file: _Readable) -> None:
-        self._file = file
-        self._pool = ThreadPoolExecutor(1, "tfrecord-io-read-ahead")
-        self._next: Future[bytes] = self._pool.submit(self._chunk)
-        self._chunk_left = memoryview(b"")
-
-    def _chunk(self) -> bytes:
-        return self._file.read(_CHUNK_BYTES)
-
-    def read(self, size: int, /) -> bytes:
-        if not self._chunk_left:
-            chunk = self._next.result()
-            if not chunk:
-                return b""
-            self._next = self._pool.submit(self._chunk)
-            if len(chunk) <= size:
-                return chunk
-            self._chunk_left = memoryview(chunk)
-        taken, self._chunk_left = self._chunk_left[:size], self._chunk_left[size:]
-        return bytes(taken)
-
-    def close(self) -> None:
-        self._next.cancel()
-        self._pool.shutdown(wait=True)
 
 
 class _Mapped:
@@ -225,7 +253,7 @@ class _Streamed:
 
     def __init__(
         self,
-        read: Callable[[int], bytes],
+        read: Callable[[], bytes | memoryview],
         *,
         size: int | None = None,
         limit: int | None = None,
@@ -253,7 +281,7 @@ class _Streamed:
         return buffer, offset - base
 
     def _take(self) -> bool:
-        data = self._read(_CHUNK_BYTES)
+        data = self._read()
         if not data:
             return False
         self._pieces.append((self._taken, pa.py_buffer(data)))

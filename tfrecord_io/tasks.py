@@ -43,13 +43,17 @@ from tfrecord_io.errors import (
 from tfrecord_io.frames import Damage, find_start, walk, walk_skipping
 from tfrecord_io.parallel import in_order
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
+from tfrecord_io.ranges import Fetch, FirstRange, FirstRanges
 from tfrecord_io.schema import wire_schema
-from tfrecord_io.source import OpenFile, Source
+from tfrecord_io.source import OpenFile, Source, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Decoding, Work, shifted
 
 #: A span is this large: far more than beginning one costs, and a fraction of a usual file.
 _SPAN_BYTES = 4 * 1024 * 1024
+
+#: So is this, where beginning one means to wait for a store to answer.
+_REMOTE_SPAN_BYTES = 64 * 1024 * 1024
 
 #: Rows of one file that "skip_file" holds before it reads the file twice.
 _HELD_BYTES = 64 * 1024 * 1024
@@ -93,22 +97,28 @@ class Span:
 def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[Span]:
     """Return the spans that a task can be worked on in at the same time.
 
-    A plain local file is cut about every `_SPAN_BYTES`; of any other, the marks of a manifest cut a
-    plain one. Everything else is one span.
+    A plain file is cut about every `_SPAN_BYTES`, or `_REMOTE_SPAN_BYTES`: a remote one at the
+    marks of a manifest, if it has any. Everything else is one span.
     """
     whole = [Span(start=task.start, stop=task.end)]
     end = task.file.size if task.end is None else task.end
-    if end - task.start < 2 * _SPAN_BYTES or options.on_corrupt == "skip_file":
+    is_local = storage.local_path(task.file.path) is not None
+    span_bytes = _SPAN_BYTES if is_local else _REMOTE_SPAN_BYTES
+    if end - task.start < 2 * span_bytes or options.on_corrupt == "skip_file":
         return whole
-    if storage.local_path(task.file.path) is None:
-        cuts = [mark for mark, _ in task.file.marks if task.start < mark < end]
-        return _cut(task, cuts, search=False)
-    with _at(task.file), OpenFile(storage, task.file, options) as opened:
+    marks = [mark for mark, _ in task.file.marks if task.start < mark < end]
+    if marks and not is_local:
+        cuts = [task.start]
+        for mark in marks:
+            if mark - cuts[-1] >= span_bytes:
+                cuts.append(mark)
+        return _cut(task, cuts[1:], search=False)
+    with _at(task.file), OpenFile(storage, task.file, options, stop=0) as opened:
         if opened.compression is not None:
             return whole
-    first = (task.start // _SPAN_BYTES + 1) * _SPAN_BYTES
-    cuts = list(range(first, end, _SPAN_BYTES))
-    if len(cuts) > 1 and end - cuts[-1] < _SPAN_BYTES // 2:
+    first = (task.start // span_bytes + 1) * span_bytes
+    cuts = list(range(first, end, span_bytes))
+    if len(cuts) > 1 and end - cuts[-1] < span_bytes // 2:
         cuts.pop()
     return _cut(task, cuts, search=True)
 
@@ -127,10 +137,11 @@ def run_span(
     codec: Codec,
     work: Work,
     span: Span,
+    first: FirstRange | None = None,
 ) -> Iterator[Any]:
-    """Give a `Begin`, the items, and an `End`."""
+    """Give a `Begin`, the items, and an `End`; `first` is what was fetched of the span already."""
     damage = Damage()
-    with OpenFile(storage, file, options, start=span.start) as opened:
+    with OpenFile(storage, file, options, start=span.start, stop=span.stop, first=first) as opened:
         source: Source = opened.source
         start: int | None = span.start
         if span.search:
@@ -275,12 +286,12 @@ class Runner:
         self._codec = get_codec(options.codec)
         self._make_work = make_work
 
-    def run(self, task: ScanTask) -> Iterator[Any]:
+    def run(self, task: ScanTask, ahead: FirstRanges[ScanTask] | None = None) -> Iterator[Any]:
         """Give a task's items, worked on in this thread as one span, warnings among them."""
 
         def items() -> Iterator[Any]:
             spans = [Span(start=task.start, stop=task.end)]
-            run = self._span(task)
+            run = self._span(task, ahead)
             return joined(task, zip(spans, map(run, spans), strict=True), run)
 
         if self._options.on_corrupt == "skip_file":
@@ -292,22 +303,23 @@ class Runner:
     ) -> Generator[Iterator[Any], None, None]:
         """Give each task's items, in the order of the tasks, worked on by threads."""
         begun: deque[tuple[ScanTask, list[Span]]] = deque()
+        ahead = FirstRanges(self._first_range)
 
         def works() -> Iterator[Callable[[], Iterator[Any]]]:
-            for task in tasks:
+            for task in ahead.over(tasks):
                 if self._options.on_corrupt == "skip_file":
                     begun.append((task, []))
-                    yield functools.partial(self.run, task)
+                    yield functools.partial(self.run, task, ahead)
                     continue
                 storage = self._storages[task.file.location]
                 spans = file_spans(storage, task, self._options)
                 begun.append((task, spans))
-                run = self._span(task)
+                run = self._span(task, ahead)
                 for span in spans:
                     yield functools.partial(run, span)
 
         streams = in_order(works(), threads=threads, item_bytes=item_bytes)
-        with contextlib.closing(streams):
+        with ahead, contextlib.closing(streams):
             for first in streams:
                 if not begun:
                     # The error that kept the task from its spans.
@@ -319,11 +331,23 @@ class Runner:
                 else:
                     yield first
 
-    def _span(self, task: ScanTask) -> Callable[[Span], Iterator[Any]]:
+    def _first_range(self, task: ScanTask) -> tuple[Fetch, int, int] | None:
+        file, storage = task.file, self._storages[task.file.location]
+        end = file.size if task.end is None else task.end
+        if storage.local_path(file.path) is not None or end == task.start:
+            return None
+        return range_fetcher(storage, file), task.start, end
+
+    def _span(
+        self, task: ScanTask, ahead: FirstRanges[ScanTask] | None = None
+    ) -> Callable[[Span], Iterator[Any]]:
         def run(span: Span) -> Iterator[Any]:
             work = self._make_work(self._codec, task.file)
             storage = self._storages[task.file.location]
-            return run_span(storage, task.file, self._options, self._codec, work, span)
+            first = None
+            if ahead is not None and span.start == task.start:
+                first = ahead.take(task)
+            return run_span(storage, task.file, self._options, self._codec, work, span, first)
 
         return run
 
