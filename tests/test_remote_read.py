@@ -1,0 +1,85 @@
+"""Files in a store are read like files on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+from tests.support.servers import Server
+from tfrecord_io import count_rows, infer_schema, ranges, read_table, tasks, write_table
+from tfrecord_io.errors import DatasetChangedError
+from tfrecord_io.read import plan_scan, read_task
+
+ROWS = 3000
+TABLE = pa.table(
+    {
+        "id": pa.array(range(ROWS)),
+        # Records of 100 bytes, and some that are larger than a range.
+        "text": pa.array(["x" * (20_000 if row % 700 == 0 else 60) for row in range(ROWS)]),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(ranges, "_RANGE_BYTES", 8192)
+    monkeypatch.setattr(ranges, "_BEHIND_BYTES", 100)
+    monkeypatch.setattr(tasks, "_REMOTE_SPAN_BYTES", 50_000)
+    yield
+
+
+def copy(folder: Path, store: Server) -> Any:
+    filesystem, root = fsspec.core.url_to_fs(store.url, **store.storage_options)
+    for path in folder.iterdir():
+        filesystem.pipe_file(f"{root}/{path.name}", path.read_bytes())
+    return filesystem
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("compression", [None, "gzip", "zstd"])
+@pytest.mark.parametrize("marked", [True, False])
+def test_reading(
+    store: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compression: str | None,
+    marked: bool,
+    threads: int,
+) -> None:
+    monkeypatch.setattr("tfrecord_io.part_writer.SPLIT_BYTES", 30_000)
+    source = tmp_path / "source"
+    write_table(TABLE, source, compression=compression, max_records_per_file=2000)
+    if not marked:
+        (source / "_SUCCESS").unlink()
+    copy(source, store)
+    options = {"storage_options": store.storage_options, "threads": threads}
+    assert read_table(store.url, **options).equals(TABLE)
+    assert infer_schema(store.url, **options) == TABLE.schema
+    assert count_rows(store.url, **options) == ROWS
+    assert read_table(store.url, on_corrupt="skip_file", **options).equals(TABLE)
+
+
+def test_tasks_begin_at_marks(store: Server, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_table(TABLE, source)
+    copy(source, store)
+    plan = plan_scan(store.url, storage_options=store.storage_options, task_bytes=40_000)
+    batches = [batch for task in plan.tasks for batch in read_task(plan, task)]
+    assert pa.Table.from_batches(batches).equals(TABLE)
+
+
+def test_a_file_that_was_replaced_is_refused(store: Server, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_table(TABLE, source)
+    filesystem = copy(source, store)
+    plan = plan_scan(store.url, storage_options=store.storage_options)
+    (task,) = plan.tasks
+    data = filesystem.cat_file(task.file.path)
+    filesystem.pipe_file(task.file.path, data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(DatasetChangedError):
+        list(read_task(plan, task))
