@@ -31,7 +31,7 @@ from tfrecord_io.storage_protocol import (
 )
 
 #: Records of a commit are no longer than this.
-_SMALL_BYTES = 64 * 1024
+_RECORD_BYTES = 512 * 1024 * 1024
 
 #: File systems that can only be read.
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
@@ -170,7 +170,11 @@ class FsspecStorage:
             self._filesystem.pipe_file(path, data, mode="create")
         except FileExistsError:
             # The answer to an earlier try within the file system may have got lost.
-            return self.read_bytes(path, max(len(data), _SMALL_BYTES)) == data
+            try:
+                return self.read_bytes(path, _RECORD_BYTES) == data
+            except FileNotFoundError:
+                # There was one, and it went since.
+                return False
         return True
 
     def rename(self, source: str, target: str) -> None:  # noqa: D102

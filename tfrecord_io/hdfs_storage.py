@@ -31,6 +31,9 @@ from tfrecord_io.storage_protocol import (
     publish_by_rename,
 )
 
+#: Records of a commit are no longer than this.
+_RECORD_BYTES = 512 * 1024 * 1024
+
 #: Files that are kept open between ranges of them.
 _OPEN_READERS = 16
 
@@ -212,12 +215,14 @@ class HdfsStorage:
         self.write_bytes(temporary, data)
         try:
             self._call(lambda: self._client.rename(temporary, path, False), path)
-        except OSError:
+        except OSError as error:
             # The answer may have got lost: what does the file hold?
             try:
-                return self.read_bytes(path, len(data)) == data
+                return self.read_bytes(path, _RECORD_BYTES) == data
             except FileNotFoundError:
-                pass
+                if isinstance(error, FileExistsError):
+                    # There was one, and it went since.
+                    return False
             raise
         finally:
             with contextlib.suppress(OSError):
