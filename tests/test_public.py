@@ -27,7 +27,7 @@ LAYERS = (
     ("storage", "plan", "manifest", "cast"),
     ("codec", "source", "staging", "formats"),
     ("frames", "publish", "part_writer", "formats.writing"),
-    ("work", "tasks", "attempt", "feed", "commit_plan", "commit"),
+    ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
     ("read", "write"),
     ("engines", "conversion"),
     ("cli", "__init__"),

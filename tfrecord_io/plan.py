@@ -267,6 +267,9 @@ class ScanTask:
         Index in the file of the first record.
     rows : int or None
         How many records, if that is known.
+    search : bool
+        Where records start is not known yet: the task reads those that start at `start` or behind
+        it, and before `end`. See `tfrecord_io.boundaries`.
     """
 
     file: ScanFile
@@ -274,6 +277,12 @@ class ScanTask:
     end: int | None = None
     record: int = 0
     rows: int | None = None
+    search: bool = False
+
+    @property
+    def bytes(self) -> int:
+        """Its share of the file."""
+        return (self.file.size if self.end is None else self.end) - self.start
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ listed, and the listing to one state of the data set: no commit is under way bef
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import os
 import re
@@ -24,7 +25,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tfrecord_io.commit import check_not_committing
-from tfrecord_io.compression import normalize_compression
+from tfrecord_io.compression import from_suffix, normalize_compression
 from tfrecord_io.errors import (
     CorruptDataWarning,
     DatasetChangedError,
@@ -61,10 +62,18 @@ from tfrecord_io.partition_values import cast_partition_values, infer_partition_
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.schema import wire_schema
 from tfrecord_io.storage import FileInfo, Storage, open_storage
-from tfrecord_io.tasks import Runner, read_task
+from tfrecord_io.tasks import Note, Runner, read_task
 from tfrecord_io.work import Observing
 
-__all__ = ["Paths", "observe_files", "plan_files", "plan_scan", "read_task"]
+__all__ = [
+    "Paths",
+    "observe_files",
+    "packed",
+    "plan_files",
+    "plan_scan",
+    "projected",
+    "read_task",
+]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -108,6 +117,7 @@ def plan_scan(
     sample_files: int | None = None,
     threads: int | None = None,
     task_bytes: int | None = None,
+    cut_unmarked: bool = False,
     schema_only: bool = False,
     file_format: str = "tfrecord",
     look: Callable[[ScanPlan, Sequence[ScanFile]], pa.Schema] | None = None,
@@ -152,6 +162,10 @@ def plan_scan(
     task_bytes : int, optional
         Cut files that a manifest has marks for into tasks of about this many bytes. Without it a
         task is a file.
+    cut_unmarked : bool
+        Cut other uncompressed files as well, and those with marks too far apart: where records
+        were seen to start if all of them are looked at for the schema; else each task finds out,
+        see `tfrecord_io.boundaries`.
     schema_only : bool
         The plan is for its schema alone: damage that is skipped while files are looked at is warned
         of here, since no reading will.
@@ -223,9 +237,17 @@ def plan_scan(
         if look is not None:
             seen = look(plan, looked_at[:sample_files])
         else:
+            starts = _Starts() if task_bytes is not None and cut_unmarked else None
             seen = observe_files(
-                plan, looked_at[:sample_files], thread_count(threads), tell_damage=schema_only
+                plan,
+                looked_at[:sample_files],
+                thread_count(threads),
+                tell_damage=schema_only,
+                note=starts.note if starts is not None else None,
             )
+            if starts is not None and on_corrupt == "raise":
+                for one in found:
+                    one.file = starts.describe(one.file)
         file_schema = _file_schema(listing, seen)
     if look is None:
         wire_schema(file_schema, reading=True)
@@ -246,7 +268,9 @@ def plan_scan(
         schema=out,
         file_schema=pa.schema([field for field in file_schema if field.name in needed]),
         filter=row_filter,
-        tasks=tuple(task for one in found for task in _tasks(one.file, options, task_bytes)),
+        tasks=tuple(
+            task for one in found for task in _tasks(one.file, options, task_bytes, cut_unmarked)
+        ),
     )
 
 
@@ -496,7 +520,12 @@ def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
 
 
 def observe_files(
-    plan: ScanPlan, files: Iterable[ScanFile], threads: int, *, tell_damage: bool = False
+    plan: ScanPlan,
+    files: Iterable[ScanFile],
+    threads: int,
+    *,
+    tell_damage: bool = False,
+    note: Note | None = None,
 ) -> Observation:
     """Look at all records of files.
 
@@ -511,6 +540,8 @@ def observe_files(
     tell_damage : bool
         Whether damage that is skipped is warned of. Where the files are read as well, reading them
         does that.
+    note : callable, optional
+        Told where records start, see `tfrecord_io.tasks.joined`.
     """
     options = plan.options
     runner = Runner(
@@ -520,7 +551,7 @@ def observe_files(
         lambda codec, file: Observing(codec, options, file),
     )
     seen = Observation()
-    for items in runner.run_all((ScanTask(file=file) for file in files), threads):
+    for items in runner.run_all((ScanTask(file=file) for file in files), threads, note):
         for item in items:
             if isinstance(item, Observation):
                 # Merged one by one: what is held does not grow with the number of files.
@@ -580,10 +611,24 @@ def _listed(names: list[str]) -> str:
 # --- tasks ----------------------------------------------------------------------------------------
 
 
-def _tasks(file: ScanFile, options: ScanOptions, task_bytes: int | None) -> Iterable[ScanTask]:
-    if task_bytes is None or not file.marks or options.on_corrupt != "raise":
+def _tasks(
+    file: ScanFile, options: ScanOptions, task_bytes: int | None, cut_unmarked: bool
+) -> Iterable[ScanTask]:
+    if task_bytes is None or options.on_corrupt != "raise":
         yield ScanTask(file=file, rows=file.rows)
-        return
+    elif file.marks and (not cut_unmarked or file.size <= task_bytes * (len(file.marks) + 1)):
+        yield from _tasks_by_marks(file, task_bytes)
+    elif cut_unmarked and file.size > task_bytes and _may_be_plain(file, options):
+        starts = range(0, file.size, task_bytes)
+        for start, end in zip(starts, (*starts[1:], None), strict=True):
+            before = bisect.bisect_right(file.marks, start, key=lambda mark: mark[0])
+            nearest = file.marks[max(before - 1, 0) : before]
+            yield ScanTask(file=replace(file, marks=nearest), start=start, end=end, search=True)
+    else:
+        yield ScanTask(file=file, rows=file.rows)
+
+
+def _tasks_by_marks(file: ScanFile, task_bytes: int) -> Iterable[ScanTask]:
     start, record = 0, 0
     for offset, next_record in file.marks:
         if offset - start >= task_bytes:
@@ -593,3 +638,70 @@ def _tasks(file: ScanFile, options: ScanOptions, task_bytes: int | None) -> Iter
             start, record = offset, next_record
     rows = None if file.rows is None else file.rows - record
     yield ScanTask(file=file, start=start, record=record, rows=rows)
+
+
+def _may_be_plain(file: ScanFile, options: ScanOptions) -> bool:
+    """Return whether a file is uncompressed, as far as that is known without a look at it."""
+    if options.compression == "infer":
+        return from_suffix(file.path) is None
+    return options.compression is None
+
+
+class _Starts:
+    """Where records were seen to start while files were looked at."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, str], list[tuple[int, int]]] = {}
+
+    def note(self, task: ScanTask, offset: int, record: int) -> None:
+        """See `tfrecord_io.tasks.Note`."""
+        self._seen.setdefault((task.file.location, task.file.path), []).append((offset, record))
+
+    def describe(self, file: ScanFile) -> ScanFile:
+        """Return a file with its rows and marks as a manifest would have them."""
+        seen = self._seen.get((file.location, file.path))
+        if not seen:
+            return file
+        # The last one is the end of the file, if its bytes are what it stores.
+        marks = tuple(seen[:-1]) if seen[-1][0] == file.size else ()
+        return replace(file, rows=seen[-1][1], marks=marks)
+
+
+def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[ScanTask, ...]]:
+    """Put tasks that follow each other together, up to a size.
+
+    Parameters
+    ----------
+    tasks : iterable of ScanTask
+        In the order in which they are to be read.
+    task_bytes : int or None
+        Only a task that is larger by itself goes over it; None leaves every task alone.
+
+    Returns
+    -------
+    list of tuple of ScanTask
+        Their files without the marks that the tasks need no more.
+    """
+    groups: list[list[ScanTask]] = []
+    room = 0
+    for task in tasks:
+        if not groups or task_bytes is None or task.bytes > room:
+            groups.append([])
+            room = task_bytes or 0
+        if task.file.marks and not task.search:
+            groups[-1].append(replace(task, file=replace(task.file, marks=())))
+        else:
+            groups[-1].append(task)
+        room -= task.bytes
+    return [tuple(group) for group in groups]
+
+
+def projected(plan: ScanPlan, columns: Sequence[str]) -> ScanPlan:
+    """Return a plan that reads some of its columns, in this order, and filters as before."""
+    schema = pa.schema([plan.schema.field(name) for name in columns])
+    needed = set(columns)
+    if plan.filter is not None:
+        full = _full_schema(plan.file_schema, plan.partition_schema, plan.path_column)
+        needed |= set(columns_of(plan.filter, full))
+    kept = [field for field in plan.file_schema if field.name in needed]
+    return replace(plan, schema=schema, file_schema=pa.schema(kept))

@@ -27,10 +27,11 @@ import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from tfrecord_io.boundaries import settled
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import Codec
 from tfrecord_io.errors import (
@@ -59,11 +60,23 @@ _REMOTE_SPAN_BYTES = 64 * 1024 * 1024
 _HELD_BYTES = 64 * 1024 * 1024
 
 
+#: Takes a task, an offset in its file at which a record starts, and the index of that record.
+Note: TypeAlias = Callable[[ScanTask, int, int], object]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
     """Where a span's first frame starts; None if no whole frame was found."""
 
     offset: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A place inside a span of a plain file at which a frame starts, and the records before it."""
+
+    offset: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +170,13 @@ def run_span(
             steps = walk_skipping(source, cursor, work.advance, codec, damage, stop=span.stop)
         else:
             steps = walk(source, cursor, work.advance, stop=span.stop)
+        passed = start
         try:
             for _ in steps:
                 yield from work.items(is_end=False)
+                if cursor.offset - passed >= _SPAN_BYTES and opened.compression is None:
+                    passed = cursor.offset
+                    yield Passed(offset=passed, records=cursor.record)
         except TFRecordError:
             # An error in the rows before the damage wins.
             yield from work.items(is_end=True)
@@ -172,6 +189,7 @@ def joined(
     task: ScanTask,
     spans: Iterable[tuple[Span, Iterator[Any]]],
     redo: Callable[[Span], Iterator[Any]],
+    note: Note | None = None,
 ) -> Iterator[Any]:
     """Give the items of a task's spans, exact and in order.
 
@@ -183,6 +201,9 @@ def joined(
         In order, with what `run_span` gives.
     redo : callable
         Runs a span again.
+    note : callable, optional
+        Told of places in a plain file at which a record starts: task, offset, record. The end of
+        the task is the last of them, also where the file is compressed.
 
     Yields
     ------
@@ -205,6 +226,9 @@ def joined(
                 for item in items:
                     if isinstance(item, End):
                         end = item
+                    elif isinstance(item, Passed):
+                        if note is not None:
+                            note(task, item.offset, base + item.records)
                     else:
                         yield shifted(item, base)
             except TFRecordError as error:
@@ -216,10 +240,12 @@ def joined(
                 records += end.records
                 for first, last in end.damage:
                     damage.add(first, last)
-        if task.end is not None and offset != task.end:
+                if note is not None:
+                    note(task, offset, records)
+        if task.end is not None and offset != task.end and not task.search:
             raise DatasetChangedError(
                 f"a record should end at byte {task.end}, and one ends at {offset}; the file "
-                "is not the one that the manifest describes: read it with a new plan",
+                "is not the one that the plan or the manifest describes: read it with a new plan",
                 offset=offset,
             )
     if damage.ranges:
@@ -290,18 +316,29 @@ class Runner:
         """Give a task's items, worked on in this thread as one span, warnings among them."""
 
         def items() -> Iterator[Any]:
-            spans = [Span(start=task.start, stop=task.end)]
-            run = self._span(task, ahead)
-            return joined(task, zip(spans, map(run, spans), strict=True), run)
+            exact = self._settled(task)
+            spans = [Span(start=exact.start, stop=exact.end)]
+            run = self._span(exact, ahead)
+            return joined(exact, zip(spans, map(run, spans), strict=True), run)
 
         if self._options.on_corrupt == "skip_file":
             return whole_or_nothing(task.file, items)
         return items()
 
+    def _settled(self, task: ScanTask) -> ScanTask:
+        if not task.search:
+            return task
+        with _at(task.file):
+            storage = self._storages[task.file.location]
+            return settled(storage, task, self._options, self._codec)
+
     def run_all(
-        self, tasks: Iterable[ScanTask], threads: int
+        self, tasks: Iterable[ScanTask], threads: int, note: Note | None = None
     ) -> Generator[Iterator[Any], None, None]:
-        """Give each task's items, in the order of the tasks, worked on by threads."""
+        """Give each task's items, in the order of the tasks, worked on by threads.
+
+        For `note` see `joined`; it is called in this thread.
+        """
         begun: deque[tuple[ScanTask, list[Span]]] = deque()
         ahead = FirstRanges(self._first_range)
 
@@ -311,6 +348,7 @@ class Runner:
                     begun.append((task, []))
                     yield functools.partial(self.run, task, ahead)
                     continue
+                task = self._settled(task)
                 storage = self._storages[task.file.location]
                 spans = file_spans(storage, task, self._options)
                 begun.append((task, spans))
@@ -327,14 +365,14 @@ class Runner:
                 task, spans = begun.popleft()
                 if spans:
                     of_task = zip(spans, itertools.chain([first], streams), strict=False)
-                    yield joined(task, of_task, self._span(task))
+                    yield joined(task, of_task, self._span(task), note)
                 else:
                     yield first
 
     def _first_range(self, task: ScanTask) -> tuple[Fetch, int, int] | None:
         file, storage = task.file, self._storages[task.file.location]
         end = file.size if task.end is None else task.end
-        if storage.local_path(file.path) is not None or end == task.start:
+        if storage.local_path(file.path) is not None or end == task.start or task.search:
             return None
         return range_fetcher(storage, file), task.start, end
 
