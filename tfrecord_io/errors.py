@@ -39,8 +39,11 @@ their fields.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -203,8 +206,25 @@ class ReferenceCodecWarning(TFRecordWarning):
     """The native kernel is missing and the slow reference codec is in use."""
 
 
+_taker: ContextVar[Callable[[TFRecordWarning], object] | None] = ContextVar("taker", default=None)
+
+
+@contextlib.contextmanager
+def warnings_to(take: Callable[[TFRecordWarning], object]) -> Iterator[None]:
+    """Give what this thread warns of to a function: on a worker, nobody sees a warning."""
+    token = _taker.set(take)
+    try:
+        yield
+    finally:
+        _taker.reset(token)
+
+
 def warn(text: str | TFRecordWarning, category: type[TFRecordWarning]) -> None:
     """Warn, and name the caller's line, not one of this package."""
+    take = _taker.get()
+    if take is not None:
+        take(text if isinstance(text, TFRecordWarning) else category(text))
+        return
     frame = sys._getframe(1)
     depth = 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
