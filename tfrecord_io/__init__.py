@@ -45,6 +45,7 @@ from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
+    from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
 
 __version__ = "0.1.0"
 
@@ -85,7 +86,9 @@ __all__ = [
     "count_rows",
     "infer_schema",
     "read_table",
+    "read_tfrecord",
     "scan",
+    "to_tfrecord",
     "write_table",
 ]
 
@@ -94,6 +97,8 @@ _LAZY = {
     "ConvertProgress": "tfrecord_io.conversion",
     "ConvertResult": "tfrecord_io.conversion",
     "convert": "tfrecord_io.conversion",
+    "read_tfrecord": "tfrecord_io.engines.dask",
+    "to_tfrecord": "tfrecord_io.engines.dask",
 }
 
 

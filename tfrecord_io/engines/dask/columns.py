@@ -1,0 +1,133 @@
+"""Which Arrow schema a Dask frame is written with, known before anything is written.
+
+A column's type is the caller's, else what its dtype means. Where the dtype means nothing (object,
+categories that are not known yet), the values of the first partitions tell: of as many as it takes
+to meet a value that is not null, one partition, then two at the same time, then four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tfrecord_io.engines.dask.frames import known_type, seen_types
+from tfrecord_io.errors import InferenceError, OptionError, UnsupportedTypeError
+
+#: The name that Dask gives an index without one where it becomes a column.
+_NO_NAME = "__null_dask_index__"
+
+
+def with_index(frame: Any, write_index: bool | None) -> Any:
+    """Return a frame whose index has become a column, or is of no meaning.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        The frame.
+    write_index : bool, optional
+        Without it, an index that has a name is written.
+    """
+    name = frame.index.name
+    if write_index is None:
+        write_index = name is not None
+    if not write_index:
+        return frame
+    column = _NO_NAME if name is None else name
+    if column in frame.columns:
+        raise OptionError(
+            f"the index and a column are both named {column!r}; rename one of them, or say "
+            "write_index=False"
+        )
+    if name is not None:
+        return frame.reset_index()
+    made = next(name for name in ("index", "level_0") if name not in frame.columns)
+    return frame.reset_index().rename(columns={made: _NO_NAME})
+
+
+def check_names(frame: Any) -> None:
+    """Raise `UnsupportedTypeError` unless the columns have names that features can have."""
+    names = list(frame.columns)
+    wrong = [name for name in names if not isinstance(name, str)]
+    if wrong:
+        raise UnsupportedTypeError(
+            f"the column name {wrong[0]!r} is a {type(wrong[0]).__name__}; features are named by "
+            "text: rename the columns"
+        )
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise UnsupportedTypeError(f"two columns are named {twice[0]!r}; rename one of them")
+
+
+def declared_types(frame: Any, given: Any) -> dict[str, pa.DataType | None]:
+    """Return the types of a frame's columns, in their order; None where values have to tell.
+
+    Parameters
+    ----------
+    frame : dask.dataframe.DataFrame
+        What `check_names` let pass.
+    given : pyarrow.Schema, mapping or "infer"
+        All columns, or the types of some.
+
+    Raises
+    ------
+    OptionError
+        What was given does not name the frame's columns.
+    UnsupportedTypeError
+        Arrow has no such type.
+    """
+    names = list(frame.columns)
+    if isinstance(given, pa.Schema):
+        if sorted(given.names) != sorted(names):
+            raise OptionError(
+                f"the schema has the columns {given.names}, the frame {names}; they must be the "
+                "same: give types of some columns as a dict"
+            )
+        return {field.name: field.type for field in given}
+    if given != "infer" and not isinstance(given, Mapping):
+        raise OptionError(f"schema is {given!r}; it must be a pyarrow.Schema, a dict or 'infer'")
+    types = {} if given == "infer" else dict(given)
+    for name, t in types.items():
+        if name not in names:
+            raise OptionError(f"schema names column {name!r}, and the frame has {names}")
+        if not isinstance(t, pa.DataType):
+            raise OptionError(f"schema gives column {name!r} the type {t!r}; give one of pyarrow's")
+    meta = frame._meta
+    return {name: types[name] if name in types else known_type(meta[name]) for name in names}
+
+
+def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType]:
+    """Return the types of a frame's values, of as many of the first partitions as that takes.
+
+    Raises
+    ------
+    InferenceError
+        The values of a column have no one type; names the column.
+    """
+    import dask
+
+    parts = frame.to_delayed()
+    found: dict[str, pa.DataType] = {name: pa.null() for name in frame.columns}
+    seeing = dask.delayed(seen_types, name="look-tfrecord", pure=False)
+    start, count = 0, 1
+    while start < len(parts) and pa.null() in found.values():
+        tasks = [seeing(part) for part in parts[start : start + count]]
+        for seen in dask.compute(*tasks, **compute_kwargs):
+            for name, t in seen.items():
+                found[name] = _joined(name, found[name], t)
+        start, count = start + count, count * 2
+    return found
+
+
+def _joined(name: str, before: pa.DataType, seen: pa.DataType | str) -> pa.DataType:
+    problem = seen if isinstance(seen, str) else None
+    if problem is None and seen not in (before, pa.null()) and before != pa.null():
+        problem = f"some are {before}, others {seen}"
+    if problem is not None:
+        raise InferenceError(
+            f"the values of column {name!r} have no one type ({problem}); convert the column, or "
+            "pass a schema with its type",
+            feature=name,
+        )
+    return before if seen == pa.null() else seen

@@ -1,0 +1,53 @@
+"""Paths as Dask's users give them, with a file system object or without, as the core takes them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tfrecord_io.errors import MissingDependencyError, OptionError
+from tfrecord_io.read import Paths
+
+
+def check_dataframe() -> None:
+    """Raise `MissingDependencyError` unless dask.dataframe can be imported."""
+    try:
+        import dask.dataframe  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError(
+            "dask.dataframe needs pandas, which is not installed: pip install 'tfrecord-io[dask]'"
+        ) from error
+
+
+def located(
+    path: Paths, filesystem: Any, storage_options: Mapping[str, Any] | None
+) -> tuple[Any, dict[str, Any]]:
+    """Return URLs, or what was given if there is no file system object, and storage options.
+
+    Raises
+    ------
+    OptionError
+        A file system that is none of fsspec's, or that comes with storage options.
+    """
+    options = dict(storage_options or {})
+    if filesystem is None or filesystem == "fsspec":
+        return path, options
+    # Whoever has a file system has loaded fsspec.
+    fsspec = sys.modules.get("fsspec")
+    if fsspec is None or not isinstance(filesystem, fsspec.AbstractFileSystem):
+        raise OptionError(
+            f"filesystem is {filesystem!r}; give an fsspec file system, or none at all and a URL"
+        )
+    if options:
+        raise OptionError("storage_options and filesystem are both given; the latter has its own")
+    if filesystem.storage_args:
+        raise OptionError(
+            f"this {type(filesystem).__name__} was made with positional arguments; give a URL and "
+            "storage_options instead"
+        )
+    if isinstance(path, str | os.PathLike):
+        return filesystem.unstrip_protocol(os.fspath(path)), dict(filesystem.storage_options)
+    urls = [filesystem.unstrip_protocol(os.fspath(one)) for one in path]
+    return urls, dict(filesystem.storage_options)

@@ -1,0 +1,304 @@
+"""TFRecord files as a Dask frame.
+
+The plan is made when the frame is: a listing, the manifest, and, where nothing describes the files,
+a look at their records on threads of this process. A partition is a run of tasks of that plan:
+large files are cut at record boundaries (`tfrecord_io.boundaries`), small ones put together.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import pyarrow as pa
+
+from tfrecord_io.engines.dask.locations import check_dataframe, located
+from tfrecord_io.engines.dask.workers import warnings_to_clients
+from tfrecord_io.errors import OptionError
+from tfrecord_io.filters import Filters
+from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType, positive
+from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan, ScanTask
+from tfrecord_io.read import Paths, packed, plan_scan, projected
+from tfrecord_io.tasks import read_task
+
+if TYPE_CHECKING:
+    import dask.dataframe as dd
+    import pandas as pd
+
+    from tfrecord_io.engines.dask.frames import DtypeBackend
+
+#: Bytes of files that make a partition, unless the caller says another number.
+DEFAULT_BLOCKSIZE = "128 MiB"
+
+_PATH_COLUMN = "path"
+
+
+class Partitions(Sequence[tuple[ScanTask, ...]]):
+    """The tasks of each partition, which Dask need not look through to name its own tasks."""
+
+    __slots__ = ("_groups", "_token")
+
+    def __init__(self, groups: Sequence[tuple[ScanTask, ...]]) -> None:
+        self._groups = tuple(groups)
+        digest = hashlib.sha256()
+        for group in self._groups:
+            for task in group:
+                file = task.file
+                digest.update(repr((file.url, file.version, task.start, task.end)).encode())
+            digest.update(b"|")
+        self._token = digest.hexdigest()
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[ScanTask, ...]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[tuple[ScanTask, ...], ...]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self._groups[index]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def __dask_tokenize__(self) -> str:
+        return self._token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reader:
+    """Reads a partition.
+
+    Attributes
+    ----------
+    plan : ScanPlan
+        Without tasks.
+    dtype_backend : {"pyarrow", "numpy_nullable"} or None
+        See `read_tfrecord`.
+    arrow_strings : bool
+        See `tfrecord_io.engines.dask.frames.types_mapper`.
+    limit : int or None
+        Most rows that anybody wants of a partition.
+    """
+
+    plan: ScanPlan
+    dtype_backend: DtypeBackend
+    arrow_strings: bool
+    limit: int | None = None
+
+    def __call__(self, tasks: tuple[ScanTask, ...], columns: Sequence[str]) -> pd.DataFrame:
+        """Return the rows of tasks."""
+        rows = self.rows_of(tasks)
+        if not columns and rows is not None:
+            import pandas as pd
+
+            return pd.DataFrame(index=pd.RangeIndex(rows))
+        plan = self.plan
+        if list(columns) != plan.schema.names:
+            plan = projected(plan, columns)
+        with warnings_to_clients():
+            batches = list(_limited(plan, tasks, self.limit))
+        return self.frame(pa.Table.from_batches(batches, plan.schema))
+
+    def frame(self, table: pa.Table) -> pd.DataFrame:
+        """Return a table with the dtypes that were asked for."""
+        from tfrecord_io.engines.dask.frames import types_mapper
+
+        return table.to_pandas(
+            types_mapper=types_mapper(self.dtype_backend, arrow_strings=self.arrow_strings),
+            ignore_metadata=True,
+            use_threads=False,
+        )
+
+    def rows_of(self, tasks: tuple[ScanTask, ...]) -> int | None:
+        """Return how many rows a partition has, if that is known without reading."""
+        counts = [task.rows for task in tasks if task.rows is not None]
+        return sum(counts) if self._keeps_all and len(counts) == len(tasks) else None
+
+    def rows_of_all(self, partitions: Partitions) -> int | None:
+        """Return how many rows all partitions have, if that is known without reading."""
+        files = {
+            (task.file.location, task.file.path): task.file.rows
+            for tasks in partitions
+            for task in tasks
+            if task.start == 0
+        }
+        counts = [rows for rows in files.values() if rows is not None]
+        return sum(counts) if self._keeps_all and len(counts) == len(files) else None
+
+    @property
+    def _keeps_all(self) -> bool:
+        plan = self.plan
+        return plan.filter is None and plan.options.on_corrupt == "raise" and self.limit is None
+
+    def __dask_tokenize__(self) -> tuple[Any, ...]:
+        plan = self.plan
+        schemas = [one.serialize().to_pybytes() for one in (plan.schema, plan.file_schema)]
+        described = (
+            *(plan.locations, sorted(map(repr, plan.storage_options.items()))),
+            *(schemas, str(plan.filter), plan.options),
+            *(self.dtype_backend, self.arrow_strings, self.limit),
+        )
+        return type(self).__name__, hashlib.sha256(repr(described).encode()).hexdigest()
+
+
+def _limited(
+    plan: ScanPlan, tasks: tuple[ScanTask, ...], limit: int | None
+) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for task in tasks:
+        for batch in read_task(plan, task):
+            yield batch if limit is None else batch.slice(0, limit - rows)
+            rows += batch.num_rows
+            if limit is not None and rows >= limit:
+                return
+
+
+def read_tfrecord(
+    path: Paths,
+    *,
+    columns: str | Sequence[str] | None = None,
+    filters: Filters = None,
+    schema: pa.Schema | None = None,
+    record_type: RecordType = "Example",
+    compression: str | None = "infer",
+    blocksize: int | str | None = DEFAULT_BLOCKSIZE,
+    on_corrupt: OnCorrupt = "raise",
+    include_path_column: bool | str = False,
+    dtype_backend: DtypeBackend = "pyarrow",
+    storage_options: Mapping[str, Any] | None = None,
+    filesystem: Any = None,
+    codec: CodecName = "auto",
+    limits: Limits | None = None,
+    batch_rows: int = DEFAULT_BATCH_ROWS,
+    memory_map: bool = True,
+    sample_files: int | None = None,
+) -> dd.DataFrame | dd.Series:
+    """Read TFRecord files as a Dask DataFrame.
+
+    Parameters
+    ----------
+    path : str, path-like or a list of them
+        Folders (read with all below them), files, or patterns; see `tfrecord_io.read_table`.
+    columns : str or list of str, optional
+        The columns to read, in this order; a string gives a Series. What is chosen of the frame
+        later is pushed down just as well.
+    filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
+        Keep the rows for which it is true, see `tfrecord_io.read_table`. Files whose partition
+        values exclude them are not opened.
+    schema : pyarrow.Schema, optional
+        Columns and types. Without it, those that tfrecord-io recorded when it wrote the data set;
+        for other files, those that all records are seen to have, for which all of them are read.
+    record_type : {"Example", "SequenceExample", "ByteArray"}
+        What a record's payload is. ByteArray gives one column, ``byteArray``.
+    compression : str or None
+        See `tfrecord_io.read_table`.
+    blocksize : int, str or None
+        Bytes of files that make a partition, such as ``"64 MiB"``. Larger uncompressed files are
+        cut where records start, smaller files put together. None makes each file a partition.
+    on_corrupt : {"raise", "skip_record", "skip_file"}
+        What becomes of damaged files, see `tfrecord_io.read_table`. With skipping, files are not
+        cut.
+    include_path_column : bool or str
+        Whether a last column says which file a row is from; True names it ``path``.
+    dtype_backend : {"pyarrow", "numpy_nullable"} or None
+        Arrow's dtypes, which keep every type; pandas' nullable ones; or, with None, NumPy's, in
+        which integers with nulls become floats, and lists and bytes become objects.
+    storage_options : mapping, optional
+        For the fsspec file system.
+    filesystem : fsspec.AbstractFileSystem, optional
+        The file system itself, instead of `storage_options`; `path` is a path in it.
+    codec : {"auto", "native", "reference"}
+        Which codec decodes, see `tfrecord_io.codec.get_codec`.
+    limits, batch_rows, memory_map, sample_files
+        See `tfrecord_io.read_table`.
+
+    Returns
+    -------
+    dask.dataframe.DataFrame or Series
+        Rows in the order of the files and of the records in them; partition columns last. An
+        index counts the rows of each partition; divisions are not known.
+
+    Raises
+    ------
+    FileNotFoundError, TFRecordError
+        See `tfrecord_io.read_table`. What is wrong with a record is raised when it is computed.
+    MissingDependencyError
+        dask.dataframe cannot be imported.
+
+    Warns
+    -----
+    CorruptDataWarning, InferenceWarning
+        See `tfrecord_io.read_table`; on a cluster, the clients warn.
+
+    Notes
+    -----
+    No records are read before something is computed where a manifest or a schema says what they
+    hold. Where records start in a large file is known from its manifest, or from the look at its
+    records for the schema. Else each process finds out, as it needs it, by hopping from header to
+    header from the beginning: several GB a second from the page cache, but over a network as slow
+    as reading.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import tfrecord_io as tfr
+    >>> _ = tfr.write_table(pa.table({"x": [1, 2, 3]}), "memory://dask-read-example")
+    >>> frame = tfr.read_tfrecord("memory://dask-read-example")
+    >>> len(frame), int(frame["x"].sum().compute())
+    (3, 6)
+    """
+    check_dataframe()
+    from dask.dataframe.utils import pyarrow_strings_enabled
+
+    from tfrecord_io.engines.dask.expression import make_collection
+
+    if dtype_backend not in ("pyarrow", "numpy_nullable", None):
+        raise OptionError(
+            f"dtype_backend is {dtype_backend!r}; it must be 'pyarrow', 'numpy_nullable' or None"
+        )
+    block = _block_bytes(blocksize)
+    urls, options = located(path, filesystem, storage_options)
+    if include_path_column is True:
+        include_path_column = _PATH_COLUMN
+    plan = plan_scan(
+        urls,
+        columns=[columns] if isinstance(columns, str) else columns,
+        schema=schema,
+        filters=filters,
+        record_type=record_type,
+        compression=compression,
+        on_corrupt=on_corrupt,
+        path_column=include_path_column or None,
+        storage_options=options,
+        codec=codec,
+        limits=limits,
+        batch_rows=batch_rows,
+        memory_map=memory_map,
+        sample_files=sample_files,
+        task_bytes=block,
+        cut_unmarked=True,
+    )
+    reader = Reader(
+        plan=plan.without_tasks(),
+        dtype_backend=dtype_backend,
+        arrow_strings=pyarrow_strings_enabled(),
+    )
+    # Dask wants one partition at least.
+    partitions = Partitions(packed(plan.tasks, block) or [()])
+    frame = make_collection(reader, partitions, reader.frame(plan.schema.empty_table()))
+    return frame[columns] if isinstance(columns, str) else frame
+
+
+def _block_bytes(blocksize: int | str | None) -> int | None:
+    if isinstance(blocksize, str):
+        from dask.utils import parse_bytes
+
+        try:
+            blocksize = int(parse_bytes(blocksize))
+        except ValueError:
+            raise OptionError(
+                f"blocksize is {blocksize!r}; give bytes, a text such as '64 MiB', or None"
+            ) from None
+    if blocksize is not None:
+        positive("blocksize", blocksize)
+    return blocksize
