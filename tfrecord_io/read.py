@@ -630,8 +630,10 @@ def _tasks(
 
 def _tasks_by_marks(file: ScanFile, task_bytes: int) -> Iterable[ScanTask]:
     start, record = 0, 0
-    for offset, next_record in file.marks:
-        if offset - start >= task_bytes:
+    ends = [*(offset for offset, _ in file.marks[1:]), file.size]
+    for (offset, next_record), next_end in zip(file.marks, ends, strict=True):
+        # At the mark that is nearest to the size asked for.
+        if offset + next_end > 2 * (start + task_bytes):
             yield ScanTask(
                 file=file, start=start, end=offset, record=record, rows=next_record - record
             )

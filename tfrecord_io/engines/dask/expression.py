@@ -14,7 +14,7 @@ import dask.dataframe as dd
 
 try:
     from dask.dataframe.dask_expr import new_collection
-    from dask.dataframe.dask_expr._expr import Head, Lengths, Literal
+    from dask.dataframe.dask_expr._expr import Head, Index, Lengths, Literal
     from dask.dataframe.dask_expr._reductions import Len
     from dask.dataframe.dask_expr.io.io import FromMapProjectable
 except ImportError:
@@ -47,13 +47,21 @@ if FromMapProjectable is not None:
         def _simplify_up(self, parent: Any, dependents: Any) -> Any:
             if isinstance(parent, Len):
                 rows = self._rows_together()
-                return None if rows is None else Literal(rows)
+                return self._without_columns(parent) if rows is None else Literal(rows)
             if isinstance(parent, Lengths):
                 each = self._rows_each()
-                return None if None in each else Literal(each)
+                return self._without_columns(parent) if None in each else Literal(each)
+            if type(parent) is Index:
+                return self._without_columns(parent)
             if type(parent) is Head:
                 return self._limited(parent)
             return super()._simplify_up(parent, dependents)
+
+        def _without_columns(self, parent: Any) -> Any:
+            """Return a parent that asks for rows alone: where they are known, nothing is read."""
+            if not self.columns:
+                return None
+            return parent.substitute(self, self.substitute_parameters({"columns": []}))
 
         def _rows_each(self) -> tuple[int | None, ...]:
             reader: Reader = self.func

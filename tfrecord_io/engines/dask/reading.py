@@ -64,7 +64,7 @@ class Partitions(Sequence[tuple[ScanTask, ...]]):
         return self._token
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Reader:
     """Reads a partition.
 
@@ -98,6 +98,9 @@ class Reader:
         with warnings_to_clients():
             batches = list(_limited(plan, tasks, self.limit))
         return self.frame(pa.Table.from_batches(batches, plan.schema))
+
+    def __repr__(self) -> str:
+        return f"Reader({', '.join(self.plan.locations)})"
 
     def frame(self, table: pa.Table) -> pd.DataFrame:
         """Return a table with the dtypes that were asked for."""

@@ -1,0 +1,350 @@
+"""`read_tfrecord`: the same rows as `read_table`, in partitions, reading no more than it must."""
+
+import gzip
+import os
+from pathlib import Path
+
+import dask
+import dask.dataframe as dd
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import tfrecord_io as tfr
+from tests.support.frames import examples
+from tests.support.frames import frame as framed
+
+ROWS = 300
+TABLE = pa.table(
+    {
+        "i": pa.array([None if i % 7 == 0 else i for i in range(ROWS)], pa.int64()),
+        "s": [f"text {i}" for i in range(ROWS)],
+        "b": [b"\xff" * (i % 4) for i in range(ROWS)],
+        "l": pa.array([[i] * (i % 3) for i in range(ROWS)], pa.list_(pa.int64())),
+        "f": pa.array([i / 2 for i in range(ROWS)], pa.float32()),
+        "none": pa.nulls(ROWS, pa.int32()),
+        "p": [f"k{i * 3 // ROWS}" for i in range(ROWS)],
+    }
+)
+
+
+def arrow(frame: pd.DataFrame) -> pa.Table:
+    """A frame as Arrow, by pyarrow alone."""
+    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+
+
+@pytest.fixture(autouse=True)
+def synchronous():
+    with dask.config.set(scheduler="synchronous"):
+        yield
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> str:
+    """Twelve files in three folders, in the order of the table's rows."""
+    tfr.write_table(TABLE, tmp_path / "data", partition_by="p", rows_per_task=25)
+    return str(tmp_path / "data")
+
+
+def spoil(path: Path, start: int = 0) -> None:
+    """Overwrite a file's bytes, but not their number: whoever reads them fails."""
+    data = path.read_bytes()
+    path.write_bytes(data[:start] + b"\xee" * (len(data) - start))
+
+
+class TestRows:
+    def test_all_types_come_back(self, dataset):
+        frame = tfr.read_tfrecord(dataset)
+        assert isinstance(frame, dd.DataFrame)
+        assert frame.npartitions == 1
+        assert arrow(frame.compute()).equals(TABLE)
+        assert list(frame.dtypes) == [pd.ArrowDtype(t) for t in TABLE.schema.types]
+
+    @pytest.mark.parametrize("blocksize", [None, 100, 700, "2 kB", "1 MiB"])
+    def test_partitions_are_of_the_size_asked_for(self, dataset, blocksize):
+        frame = tfr.read_tfrecord(dataset, blocksize=blocksize)
+        assert arrow(frame.compute()).equals(TABLE)
+        files = list(Path(dataset).rglob("part-*"))
+        size = sum(file.stat().st_size for file in files)
+        if blocksize is None:
+            assert frame.npartitions == len(files)
+        else:
+            block = dask.utils.parse_bytes(blocksize)
+            assert size / block <= frame.npartitions <= 2 * size / block + len(files)
+
+    @pytest.mark.parametrize("give", [str, Path, lambda p: [p], lambda p: f"file://{p}"])
+    def test_paths_in_any_form(self, dataset, give):
+        assert len(tfr.read_tfrecord(give(dataset)).compute()) == ROWS
+
+    def test_pattern_and_list_of_files(self, dataset):
+        files = sorted(map(str, Path(dataset).rglob("part-*")))
+        assert arrow(tfr.read_tfrecord(files[4:]).compute()["i"].to_frame()).equals(
+            TABLE.select(["i"]).slice(100)
+        )
+        frame = tfr.read_tfrecord(f"{dataset}/p=k1/*.tfrecord", columns=["s"])
+        assert frame["s"].compute().tolist() == TABLE["s"].to_pylist()[100:200]
+
+    def test_file_system_object(self, dataset):
+        memory = fsspec.filesystem("memory")
+        memory.put(dataset, "/dask-filesystem", recursive=True)
+        try:
+            for path in ("/dask-filesystem", ["/dask-filesystem/p=k0", "/dask-filesystem/p=k2"]):
+                frame = tfr.read_tfrecord(path, filesystem=memory)
+                assert set(frame["i"].dropna().compute()) <= set(range(ROWS))
+            assert len(tfr.read_tfrecord("memory://dask-filesystem")) == ROWS
+        finally:
+            memory.rm("/dask-filesystem", recursive=True)
+        for wrong in ("arrow", pa.fs.LocalFileSystem()):
+            with pytest.raises(tfr.OptionError, match="fsspec"):
+                tfr.read_tfrecord(dataset, filesystem=wrong)
+
+    def test_columns(self, dataset):
+        assert list(tfr.read_tfrecord(dataset, columns=["p", "s"]).columns) == ["p", "s"]
+        series = tfr.read_tfrecord(dataset, columns="s")
+        assert isinstance(series, dd.Series)
+        assert series.compute().tolist() == TABLE["s"].to_pylist()
+        with pytest.raises(tfr.OptionError, match="'nothing'"):
+            tfr.read_tfrecord(dataset, columns="nothing")
+
+    def test_filters_prune_and_filter(self, dataset):
+        for file in Path(dataset).rglob("p=k[02]/part-*"):
+            spoil(file)
+        frame = tfr.read_tfrecord(dataset, filters=[("p", "==", "k1"), ("i", "<", 150)])
+        expected = TABLE.filter((pc.field("p") == "k1") & (pc.field("i") < 150))
+        assert arrow(frame.compute()).equals(expected)
+        assert arrow(frame[["s"]].compute()).equals(expected.select(["s"]))
+        assert len(frame) == expected.num_rows
+
+    def test_path_column(self, dataset):
+        frame = tfr.read_tfrecord(dataset, include_path_column=True)
+        paths = frame["path"].compute()
+        assert [Path(path).parent.name for path in paths] == [
+            f"p={p}" for p in TABLE["p"].to_pylist()
+        ]
+        assert tfr.read_tfrecord(dataset, include_path_column="from").columns[-1] == "from"
+
+    def test_sequence_examples_and_raw_records(self, tmp_path):
+        steps = pa.table(
+            {"c": [1, 2], "steps": pa.array([[[1], [2, 3]], []], pa.list_(pa.list_(pa.int64())))}
+        )
+        tfr.write_table(steps, tmp_path / "s", record_type="SequenceExample")
+        read = tfr.read_tfrecord(tmp_path / "s", record_type="SequenceExample")
+        assert arrow(read.compute()).equals(steps)
+        raw = tfr.read_tfrecord(tmp_path / "s" / "part-00000-000.tfrecord", record_type="ByteArray")
+        assert raw["byteArray"].to_bag().map(type).compute() == [bytes, bytes]
+
+    @pytest.mark.parametrize("backend", ["numpy_nullable", None])
+    def test_other_dtypes_are_those_of_pandas(self, dataset, backend):
+        numbers = ["i", "f", "s"]
+        frame = tfr.read_tfrecord(dataset, dtype_backend=backend, columns=numbers).compute()
+        if backend is None:
+            with dask.config.set({"dataframe.convert-string": False}):
+                frame = tfr.read_tfrecord(dataset, dtype_backend=None, columns=numbers).compute()
+            expected = TABLE.select(numbers).to_pandas()
+        else:
+            expected = (
+                TABLE.select(numbers)
+                .to_pandas()
+                .convert_dtypes(dtype_backend="numpy_nullable", convert_floating=False)
+                .astype({"f": "Float32"})
+            )
+        pd.testing.assert_frame_equal(frame.reset_index(drop=True), expected)
+
+    def test_strings_as_dask_has_them(self, dataset):
+        frame = tfr.read_tfrecord(dataset, dtype_backend=None)
+        assert str(frame["s"].dtype) == str(frame["s"].compute().dtype) == "string"
+        with pytest.raises(tfr.OptionError, match="dtype_backend"):
+            tfr.read_tfrecord(dataset, dtype_backend="numpy")
+
+
+class TestNothing:
+    def test_empty_data_set(self, tmp_path):
+        tfr.write_table(TABLE.slice(0, 0), tmp_path / "empty")
+        frame = tfr.read_tfrecord(tmp_path / "empty")
+        assert len(frame) == 0
+        assert arrow(frame.compute()).schema == TABLE.schema
+
+    def test_filters_that_leave_no_file(self, dataset):
+        frame = tfr.read_tfrecord(dataset, filters=[("p", "==", "none")])
+        assert arrow(frame.compute()).equals(TABLE.slice(0, 0))
+
+    def test_empty_files_among_others(self, tmp_path):
+        (tmp_path / "a.tfrecord").write_bytes(b"")
+        (tmp_path / "b.tfrecord").write_bytes(examples({"x": 1}))
+        frame = tfr.read_tfrecord(tmp_path, blocksize=None)
+        assert frame.npartitions == 2
+        assert frame["x"].compute().tolist() == [1]
+
+    def test_records_without_columns(self, tmp_path):
+        (tmp_path / "a.tfrecord").write_bytes(examples({}, {}, {}))
+        assert tfr.read_tfrecord(tmp_path).compute().shape == (3, 0)
+
+
+class TestLaziness:
+    """What must not be read is spoiled, so that reading it fails."""
+
+    def test_a_manifest_is_enough_for_the_graph_and_for_len(self, dataset):
+        for file in Path(dataset).rglob("part-*"):
+            spoil(file)
+        for blocksize in (None, 700, "1 MiB"):
+            frame = tfr.read_tfrecord(dataset, blocksize=blocksize)
+            assert len(frame) == len(frame[["s"]]) == len(frame["s"]) == ROWS
+        with pytest.raises(tfr.ChecksumError, match="part-00000"):
+            frame.compute()
+
+    def test_a_schema_is_enough_for_the_graph(self, tmp_path):
+        (tmp_path / "a.tfrecord").write_bytes(b"\xee" * 5000)
+        frame = tfr.read_tfrecord(tmp_path, schema=pa.schema([("x", pa.int64())]), blocksize=1000)
+        assert frame.npartitions == 5
+        with pytest.raises(tfr.ChecksumError):
+            len(frame)
+
+    def test_a_partition_reads_its_files_alone(self, dataset):
+        files = sorted(Path(dataset).rglob("part-*"))
+        for file in files[:1] + files[2:]:
+            spoil(file)
+        frame = tfr.read_tfrecord(dataset, blocksize=None)
+        assert arrow(frame.partitions[1].compute()).equals(TABLE.slice(25, 25))
+        assert len(frame.partitions[3:]) == ROWS - 75
+
+    def test_head_reads_a_few_rows(self, dataset):
+        files = sorted(Path(dataset).rglob("part-*"))
+        spoil(files[0], files[0].stat().st_size // 2)
+        frame = tfr.read_tfrecord(dataset, batch_rows=4)
+        assert arrow(frame.head(3)).equals(TABLE.slice(0, 3))
+        assert frame["s"].head(6).tolist() == TABLE["s"].to_pylist()[:6]
+
+    def test_columns_that_are_not_chosen_are_not_decoded(self, tmp_path):
+        (tmp_path / "a.tfrecord").write_bytes(examples({"x": 1, "y": b"bytes"}))
+        schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])
+        frame = tfr.read_tfrecord(tmp_path, schema=schema)
+        assert frame["x"].sum().compute() == 1
+        assert frame[["x"]].compute()["x"].tolist() == [1]
+        assert len(frame) == 1
+        with pytest.raises(tfr.SchemaMismatchError, match="'y'"):
+            frame.compute()
+
+    def test_equal_reads_have_equal_names(self, dataset):
+        one, other = tfr.read_tfrecord(dataset), tfr.read_tfrecord(dataset)
+        assert one._name == other._name
+        assert one._name.startswith("read-tfrecord-")
+        assert one._name != tfr.read_tfrecord(dataset, blocksize=700)._name
+        os.utime(next(Path(dataset).rglob("part-*")), ns=(1, 1))
+        assert one._name != tfr.read_tfrecord(dataset)._name
+
+    def test_the_public_way_does_without_dasks_private_parts(self, dataset, monkeypatch):
+        from tfrecord_io.engines.dask import expression
+
+        monkeypatch.setattr(expression, "FromMapProjectable", None)
+        frame = tfr.read_tfrecord(dataset, blocksize=700)
+        assert arrow(frame.compute()).equals(TABLE)
+        assert len(frame) == ROWS
+        assert arrow(frame[["s"]].head(2)).equals(TABLE.select(["s"]).slice(0, 2))
+
+
+def nested(count: int) -> list[bytes]:
+    """Payloads, most of which hold whole frames; some hold a whole file."""
+    inner = b"".join(framed(b"inner %d" % i) for i in range(20))
+    return [(b"x" * i + inner) if i % 3 else framed(inner) for i in range(count)]
+
+
+class TestCutting:
+    @pytest.mark.parametrize("blocksize", [200, 1000, 5001])
+    def test_frames_in_payloads_are_no_records(self, tmp_path, blocksize):
+        payloads = nested(40)
+        (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, payloads)))
+        frame = tfr.read_tfrecord(tmp_path, record_type="ByteArray", blocksize=blocksize)
+        assert frame.npartitions >= 4
+        assert frame["byteArray"].compute().tolist() == payloads
+        # In any order, and each for itself.
+        parts = [frame.partitions[i].compute() for i in reversed(range(frame.npartitions))]
+        assert [p for part in reversed(parts) for p in part["byteArray"]] == payloads
+
+    def test_at_the_same_time(self, tmp_path):
+        payloads = nested(200)
+        (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, payloads)))
+        frame = tfr.read_tfrecord(tmp_path, record_type="ByteArray", blocksize=2000)
+        with dask.config.set(scheduler="threads", num_workers=8):
+            assert frame["byteArray"].compute().tolist() == payloads
+
+    @pytest.mark.parametrize("give", [str, lambda p: f"memory:/{p}"], ids=["local", "memory"])
+    def test_the_look_for_the_schema_finds_where_to_cut(self, tmp_path, give):
+        rows = 5000
+        data = b"".join(examples({"x": i, "blob": b"\x0a" * 3000}) for i in range(rows))
+        url = give(str(tmp_path / "a.tfrecord"))
+        with fsspec.open(url, "wb") as file:
+            file.write(data)
+        frame = tfr.read_tfrecord(url, blocksize="4 MiB")
+        assert frame.npartitions >= 3
+        assert len(frame) == rows
+        sizes = frame.map_partitions(len, meta=(None, "int64")).compute()
+        assert sizes.sum() == rows
+        assert sizes.max() <= rows / 3
+        assert frame["x"].compute().tolist() == list(range(rows))
+        if "memory" not in url:
+            spoil(tmp_path / "a.tfrecord")
+            os.utime(tmp_path / "a.tfrecord", ns=(1, 1))
+            with pytest.raises(tfr.DatasetChangedError):
+                frame.compute()
+
+    @pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.tfrecord"])
+    def test_compressed_files_are_whole(self, tmp_path, name):
+        data = b"".join(examples({"x": i}) for i in range(2000))
+        (tmp_path / name).write_bytes(gzip.compress(data))
+        frame = tfr.read_tfrecord(tmp_path, schema=pa.schema([("x", pa.int64())]), blocksize=500)
+        assert frame["x"].compute().tolist() == list(range(2000))
+        assert len(frame) == 2000
+
+    def test_a_file_that_ends_inside_a_record(self, tmp_path):
+        data = b"".join(map(framed, nested(10)))
+        (tmp_path / "a.tfrecord").write_bytes(data[:-1])
+        frame = tfr.read_tfrecord(tmp_path, record_type="ByteArray", blocksize=500)
+        with pytest.raises(tfr.TruncatedRecordError, match="record 9"):
+            frame.compute()
+        assert frame.partitions[0]["byteArray"].compute().tolist() == nested(1)
+
+    def test_errors_count_records_of_the_file(self, tmp_path):
+        good = [examples({"x": i}) for i in range(50)]
+        (tmp_path / "a.tfrecord").write_bytes(
+            b"".join([*good[:40], examples({"x": b"no"}), *good[40:]])
+        )
+        frame = tfr.read_tfrecord(tmp_path, schema=pa.schema([("x", pa.int64())]), blocksize=100)
+        with pytest.raises(tfr.SchemaMismatchError, match="record 40, feature 'x'") as caught:
+            frame.compute()
+        assert caught.value.offset == sum(map(len, good[:40]))
+
+    def test_damage_is_skipped_and_told(self, tmp_path):
+        data = bytearray(b"".join(examples({"x": i}) for i in range(100)))
+        data[30 * len(data) // 100 + 14] ^= 1
+        (tmp_path / "a.tfrecord").write_bytes(data)
+        frame = tfr.read_tfrecord(
+            tmp_path, schema=pa.schema([("x", pa.int64())]), on_corrupt="skip_record", blocksize=100
+        )
+        assert frame.npartitions == 1
+        with pytest.warns(tfr.CorruptDataWarning, match="skipped 1 damaged"):
+            assert len(frame.compute()) == 99
+
+    @pytest.mark.parametrize("blocksize", [0, -1, "many", 1.5, True])
+    def test_a_blocksize_that_is_none(self, dataset, blocksize):
+        with pytest.raises(tfr.OptionError, match="blocksize"):
+            tfr.read_tfrecord(dataset, blocksize=blocksize)
+
+
+def test_files_that_disagree_name_the_feature_and_the_files(tmp_path):
+    (tmp_path / "a.tfrecord").write_bytes(examples({"x": 1}))
+    (tmp_path / "b.tfrecord").write_bytes(examples({"x": b"text"}))
+    with pytest.raises(tfr.InferenceError, match=r"'x'.*b\.tfrecord"):
+        tfr.read_tfrecord(tmp_path)
+
+
+def test_dask_works_on_what_was_read(dataset):
+    frame = tfr.read_tfrecord(dataset, blocksize=700)
+    sums = frame.groupby("p")["i"].sum().compute()
+    expected = TABLE.group_by("p").aggregate([("i", "sum")]).to_pydict()
+    assert sums.to_dict() == dict(zip(expected["p"], expected["i_sum"], strict=True))
+    joined = frame[["s", "f"]].merge(frame[["s", "i"]], on="s").compute()
+    assert len(joined) == ROWS
+    assert np.array_equal(joined.loc[joined.i.notna(), "f"] * 2, joined.i.dropna())
