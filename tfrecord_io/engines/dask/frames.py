@@ -125,7 +125,7 @@ def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
 def _to_arrow(column: pd.Series, wanted: pa.DataType) -> pa.ChunkedArray | pa.Array:
     try:
         if pd.api.types.is_object_dtype(column.dtype):
-            return pa.Array.from_pandas(column, wanted)
+            return pa.Array.from_pandas(column, type=wanted)
         array = pa.Array.from_pandas(column)
         # Dress, such as a large string or a dictionary, is taken off by whoever writes.
         return array if normal_type(array.type) == wanted else array.cast(wanted)

@@ -1,0 +1,525 @@
+"""`to_tfrecord`: the tree that `write_table` writes, on every scheduler, once or not at all."""
+
+import datetime
+import decimal
+import os
+import signal
+from pathlib import Path
+
+import dask
+import dask.bag
+import dask.dataframe as dd
+import fsspec
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from dask.callbacks import Callback
+
+import tfrecord_io as tfr
+from tests.support.frames import records
+from tests.support.trees import data_files, tree
+
+ROWS, PER_TASK = 120, 20
+TABLE = pa.table(
+    {
+        "i": range(ROWS),
+        "s": [f"text {i}" for i in range(ROWS)],
+        "l": pa.array([[i] * (i % 3) for i in range(ROWS)], pa.list_(pa.int64())),
+        "f": pa.array([i / 2 for i in range(ROWS)], pa.float32()),
+        "n": pa.array([None if i % 5 == 0 else i for i in range(ROWS)], pa.int64()),
+        "p": [f"k{i % 3}" for i in range(ROWS)],
+    }
+)
+
+
+def frame_of(table: pa.Table, rows_per_task: int = PER_TASK) -> dd.DataFrame:
+    """A Dask frame with a partition for each run of rows."""
+    starts = range(0, table.num_rows, rows_per_task)
+
+    def part(start: int) -> pd.DataFrame:
+        return table.slice(start, rows_per_task).to_pandas(types_mapper=pd.ArrowDtype)
+
+    return dd.from_map(part, starts, meta=table.slice(0, 0).to_pandas(types_mapper=pd.ArrowDtype))
+
+
+def failing(part: pd.DataFrame, at: int) -> pd.DataFrame:
+    if (part["i"] == at).any():
+        raise ZeroDivisionError("on purpose")
+    return part
+
+
+def failing_once(part: pd.DataFrame, flags: str) -> pd.DataFrame:
+    """Fail at the first try at each partition."""
+    try:
+        Path(flags, str(part["i"].iloc[0])).touch(exist_ok=False)
+    except FileExistsError:
+        return part
+    raise OSError("on purpose")
+
+
+def killing_once(part: pd.DataFrame, at: int, flag: str) -> pd.DataFrame:
+    """Kill the worker that comes to a row, once."""
+    if (part["i"] == at).any() and not Path(flag).exists():
+        Path(flag).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.fixture
+def expected(tmp_path):
+    tfr.write_table(TABLE, tmp_path / "expected", partition_by="p", rows_per_task=PER_TASK)
+    return tree(tmp_path / "expected")
+
+
+class TestTrees:
+    @pytest.mark.parametrize("scheduler", ["synchronous", "threads", "processes"])
+    def test_schedulers(self, tmp_path, expected, scheduler):
+        result = tfr.to_tfrecord(
+            frame_of(TABLE),
+            tmp_path / "out",
+            partition_on="p",
+            compute_kwargs={"scheduler": scheduler},
+        )
+        assert tree(tmp_path / "out") == expected
+        assert (result.files, result.rows) == (18, ROWS)
+
+    @pytest.mark.parametrize("compute", [True, False])
+    def test_a_cluster(self, tmp_path, expected, cluster, compute):
+        with cluster.as_current():
+            made = tfr.to_tfrecord(
+                frame_of(TABLE), tmp_path / "out", partition_on=["p"], compute=compute
+            )
+            if not compute:
+                assert not (tmp_path / "out").exists()
+                made = cluster.compute(made).result()
+        assert made.rows == ROWS
+        assert tree(tmp_path / "out") == expected
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"compression": "gzip", "compression_level": 3},
+            {"max_records_per_file": 7},
+            {"record_type": "SequenceExample"},
+        ],
+    )
+    def test_options(self, tmp_path, options):
+        tfr.write_table(TABLE, tmp_path / "a", rows_per_task=PER_TASK, **options)
+        tfr.to_tfrecord(frame_of(TABLE), tmp_path / "b", **options)
+        assert tree(tmp_path / "a") == tree(tmp_path / "b")
+
+    def test_partitions_without_rows_keep_their_numbers(self, tmp_path):
+        frame = frame_of(TABLE)
+        tfr.to_tfrecord(frame[frame["i"] >= 100], tmp_path / "out")
+        assert list(data_files(tmp_path / "out")) == ["part-00005-000.tfrecord"]
+        tfr.to_tfrecord(frame[frame["i"] < 0], tmp_path / "none")
+        assert tfr.read_table(tmp_path / "none").equals(TABLE.slice(0, 0))
+
+    def test_file_system_object(self, tmp_path):
+        memory = fsspec.filesystem("memory")
+        tfr.to_tfrecord(frame_of(TABLE), "/dask-write", filesystem=memory)
+        try:
+            assert tfr.read_table("memory://dask-write").equals(TABLE)
+        finally:
+            memory.rm("/dask-write", recursive=True)
+
+    def test_dask_strings_and_categories(self, tmp_path):
+        plain = pa.table({"s": ["a", "b", None], "c": ["x", "y", "x"], "i": [1, 2, 3]})
+        pandas = plain.to_pandas().astype({"c": "category"})
+        frame = dd.from_pandas(pandas, npartitions=1)
+        assert frame["s"].dtype == "string[pyarrow]"
+        tfr.to_tfrecord(frame, tmp_path / "a")
+        tfr.write_table(plain, tmp_path / "b")
+        assert tree(tmp_path / "a") == tree(tmp_path / "b")
+        # Categories that Dask does not know until it has looked.
+        unknown = dd.from_map(lambda _: pandas, [0], meta=frame._meta.astype({"c": "category"}))
+        unknown["c"] = unknown["c"].cat.as_unknown()
+        tfr.to_tfrecord(unknown, tmp_path / "c", partition_on="c")
+        tfr.write_table(plain, tmp_path / "d", partition_by="c")
+        assert tree(tmp_path / "c") == tree(tmp_path / "d")
+
+    def test_repartition_on_puts_a_value_in_one_file(self, tmp_path):
+        frame = frame_of(TABLE)
+        out = [tmp_path / name for name in ("a", "b")]
+        for path, scheduler in zip(out, ("threads", "synchronous"), strict=True):
+            kwargs = {"scheduler": scheduler}
+            tfr.to_tfrecord(
+                frame, path, partition_on="p", repartition_on="p", compute_kwargs=kwargs
+            )
+        assert tree(out[0]) == tree(out[1])
+        files = sorted(data_files(out[0]))
+        assert [file.partition("/")[0] for file in files] == ["p=k0", "p=k1", "p=k2"]
+        read = tfr.read_table(out[0]).sort_by("i").select(TABLE.column_names)
+        assert read.equals(TABLE)
+
+
+class TestValues:
+    def write(self, path, data, **options):
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_pandas(pd.DataFrame(data), npartitions=1)
+            tfr.to_tfrecord(frame, path, **options)
+        return tfr.read_table(path)
+
+    def test_objects_are_looked_at(self, tmp_path):
+        data = {
+            "text": ["a", None, "c"],
+            "bytes": [b"\xff", b"", None],
+            "lists": [[1, 2], [], None],
+            "arrays": [np.array([0.5], np.float32)] * 3,
+            "dates": [datetime.date(2026, 1, 2)] * 3,
+            "decimals": [decimal.Decimal("1.5")] * 3,
+            "ints": pd.Series([1, None, 3], dtype=object),
+            "none": [None, None, None],
+        }
+        read = self.write(tmp_path / "out", data)
+        expected = pa.Table.from_pandas(pd.DataFrame(data)).replace_schema_metadata(None)
+        assert read.schema.names == expected.schema.names
+        assert read.to_pylist() == expected.to_pylist()
+
+    def test_a_look_goes_on_to_the_first_value(self, tmp_path):
+        def part(index):
+            return pd.DataFrame({"x": pd.Series([b"v"] if index == 5 else [None], dtype=object)})
+
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_map(part, range(8), meta=part(0))
+        tfr.to_tfrecord(frame, tmp_path / "out")
+        assert tfr.read_table(tmp_path / "out")["x"].to_pylist() == [None] * 5 + [b"v"] + [None] * 2
+
+    def test_mixed_objects_are_refused_by_name(self, tmp_path):
+        with pytest.raises(tfr.InferenceError, match=r"'mixed'.*schema"):
+            self.write(tmp_path / "out", {"mixed": [1, "a"], "good": [1, 2]})
+        assert tree(tmp_path) == {}
+
+    def test_a_later_partition_that_differs_is_refused(self, tmp_path):
+        def part(index):
+            return pd.DataFrame({"x": pd.Series([b"v" if index < 2 else 1.5], dtype=object)})
+
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_map(part, range(3), meta=part(0))
+        with pytest.raises(tfr.SchemaMismatchError, match=r"partition 2 .*'x'"):
+            tfr.to_tfrecord(frame, tmp_path / "out")
+        assert tree(tmp_path) == {}
+
+    def test_nan_is_null_in_numpy_columns_alone(self, tmp_path):
+        data = {
+            "numpy": np.array([1.5, np.nan], np.float32),
+            "arrow": pd.array([1.5, None], pd.ArrowDtype(pa.float32())),
+        }
+        nan = pd.arrays.ArrowExtensionArray(pa.array([1.5, float("nan")], pa.float32()))
+        read = self.write(tmp_path / "out", {**data, "nan": nan})
+        assert read["numpy"].to_pylist() == [1.5, None]
+        assert read["arrow"].to_pylist() == [1.5, None]
+        assert np.isnan(read["nan"].to_pylist()[1])
+
+    def test_schema_of_some_columns_and_of_all(self, tmp_path):
+        data = {"x": [1.0, np.nan], "y": ["a", "b"]}
+        read = self.write(tmp_path / "some", data, schema={"x": pa.int64()})
+        assert read.schema.field("x").type == pa.int64()
+        assert read["x"].to_pylist() == [1, None]
+        schema = pa.schema([("x", pa.int32()), pa.field("y", pa.binary(), nullable=False)])
+        read = self.write(tmp_path / "all", data, schema=schema)
+        assert read.to_pylist() == [{"x": 1, "y": b"a"}, {"x": None, "y": b"b"}]
+        with pytest.raises(tfr.EncodeError, match="'x'"):
+            strict = pa.schema([pa.field("x", pa.int64(), nullable=False), ("y", pa.string())])
+            self.write(tmp_path / "strict", data, schema=strict)
+        with pytest.raises(tfr.SchemaMismatchError, match="'y'"):
+            self.write(tmp_path / "wrong", data, schema={"y": pa.int64()})
+        for schema in (pa.schema([("x", pa.int64())]), {"z": pa.int64()}, {"x": int}, "guess"):
+            with pytest.raises(tfr.OptionError, match="schema"):
+                self.write(tmp_path / "wrong", data, schema=schema)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "some"]
+
+    def test_floats_that_are_rounded_are_told_once(self, tmp_path, cluster):
+        frame = dd.from_pandas(pd.DataFrame({"x": [0.1] * 6}), npartitions=3)
+        for number, scheduler in enumerate(["threads", cluster]):
+            with pytest.warns(tfr.PrecisionWarning, match="'x'") as caught:
+                tfr.to_tfrecord(
+                    frame, tmp_path / str(number), compute_kwargs={"scheduler": scheduler}
+                )
+            assert [warning.filename for warning in caught] == [__file__]
+
+    def test_index(self, tmp_path):
+        frame = frame_of(TABLE.select(["i", "s"]))
+        tfr.to_tfrecord(frame, tmp_path / "unnamed")
+        assert tfr.read_table(tmp_path / "unnamed").column_names == ["i", "s"]
+        tfr.to_tfrecord(frame, tmp_path / "asked", write_index=True)
+        asked = tfr.read_table(tmp_path / "asked")
+        assert asked.column_names == ["__null_dask_index__", "i", "s"]
+        assert asked["__null_dask_index__"].to_pylist() == [*range(PER_TASK)] * (ROWS // PER_TASK)
+        named = frame.set_index("i", sorted=True)
+        tfr.to_tfrecord(named, tmp_path / "named")
+        assert tfr.read_table(tmp_path / "named").equals(TABLE.select(["i", "s"]))
+        tfr.to_tfrecord(named, tmp_path / "left", write_index=False)
+        assert tfr.read_table(tmp_path / "left").column_names == ["s"]
+
+
+class TestRefused:
+    """Before anything is computed, with nothing written."""
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"partition_on": "q"}, tfr.LayoutError, "'q'"),
+            ({"partition_on": "l"}, tfr.TFRecordError, "'l'"),
+            ({"repartition_on": "q"}, tfr.OptionError, "repartition_on"),
+            ({"append": True, "overwrite": True}, tfr.OptionError, "one of them"),
+            ({"append": True, "mode": "append"}, tfr.OptionError, "one of them"),
+            ({"mode": "replace"}, tfr.OptionError, "mode"),
+            ({"name_function": str}, tfr.OptionError, "name_function cannot.*fixed"),
+            ({"compression": "rar"}, tfr.TFRecordError, "rar"),
+            ({"engine": "pyarrow"}, TypeError, "engine"),
+            ({"record_type": "ByteArray"}, tfr.TFRecordError, "ByteArray"),
+        ],
+    )
+    @pytest.mark.parametrize("compute", [True, False])
+    def test_options(self, tmp_path, options, error, message, compute):
+        frame = frame_of(TABLE).map_partitions(failing, at=0, meta=frame_of(TABLE)._meta)
+        with pytest.raises(error, match=message):
+            tfr.to_tfrecord(frame, tmp_path / "out", compute=compute, **options)
+        assert tree(tmp_path) == {}
+
+    def test_types(self, tmp_path):
+        struct = pa.table({"x": [{"a": 1}]})
+        with pytest.raises(tfr.UnsupportedTypeError, match="'x'"):
+            tfr.to_tfrecord(frame_of(struct), tmp_path / "out")
+        numbers = dd.from_pandas(pd.DataFrame({0: [1]}), npartitions=1)
+        with pytest.raises(tfr.UnsupportedTypeError, match="column name 0"):
+            tfr.to_tfrecord(numbers, tmp_path / "out")
+        numbers = dd.from_pandas(pd.DataFrame({"z": [1j]}), npartitions=1)
+        with pytest.raises(tfr.UnsupportedTypeError, match=r"'z'.*complex"):
+            tfr.to_tfrecord(numbers, tmp_path / "out")
+        with pytest.raises(tfr.LayoutError, match="all columns"):
+            tfr.to_tfrecord(
+                frame_of(TABLE.select(["i", "s"])), tmp_path / "out", partition_on=["s", "i"]
+            )
+        assert tree(tmp_path) == {}
+
+    def test_what_is_no_dask_frame(self, tmp_path):
+        for wrong, hint in (
+            (TABLE.to_pandas(), "write_table"),
+            (frame_of(TABLE)["i"], "to_frame"),
+            ([1, 2], "write_table"),
+            (3, "write_table"),
+        ):
+            with pytest.raises(tfr.OptionError, match=hint):
+                tfr.to_tfrecord(wrong, tmp_path / "out")
+        assert tree(tmp_path) == {}
+
+    def test_before_a_look_at_values(self, tmp_path):
+        objects = dd.from_map(
+            lambda _: failing(pd.DataFrame({"i": [0], "x": [b""]}), 0),
+            [0],
+            meta=pd.DataFrame({"i": [0], "x": pd.Series([b""], dtype=object)}),
+        )
+        tfr.write_table(TABLE, tmp_path / "out")
+        before = tree(tmp_path)
+        with pytest.raises(tfr.DatasetExistsError):
+            tfr.to_tfrecord(objects, tmp_path / "out")
+        with pytest.raises(tfr.LayoutError):
+            tfr.to_tfrecord(objects, tmp_path / "new", partition_on="q")
+        assert tree(tmp_path) == before
+
+
+class TestModes:
+    def test_existing_data(self, tmp_path):
+        frame = frame_of(TABLE)
+        path = tmp_path / "out"
+        tfr.to_tfrecord(frame, path)
+        before = tree(path)
+        with pytest.raises(tfr.DatasetExistsError):
+            tfr.to_tfrecord(frame, path)
+        assert tfr.to_tfrecord(frame, path, mode="ignore") == tfr.WriteResult()
+        assert tree(path) == before
+        tfr.to_tfrecord(frame, path, append=True)
+        assert tfr.read_table(path)["i"].to_pylist() == [*range(ROWS)] * 2
+        tfr.to_tfrecord(frame, path, overwrite=True)
+        assert tree(path) == before
+
+    @pytest.mark.parametrize(
+        "form",
+        [
+            str,
+            Path,
+            lambda path: os.path.relpath(path),
+            lambda path: f"file://{path}",
+            lambda path: [str(path)],
+            lambda path: f"{path}/p=*/*.tfrecord",
+            lambda path: f"{path}/../data",
+        ],
+    )
+    def test_overwriting_what_is_read(self, tmp_path, form):
+        path = tmp_path / "data"
+        tfr.write_table(TABLE, path, partition_by="p", rows_per_task=7)
+        frame = tfr.read_tfrecord(form(path), blocksize=None)
+        if "p" not in frame.columns:
+            pytest.fail("the partition column is lost")
+        doubled = frame.assign(i=frame["i"] * 2)
+        tfr.to_tfrecord(doubled, path, partition_on="p", overwrite=True)
+        read = tfr.read_table(path)
+        assert sorted(read["i"].to_pylist()) == [2 * i for i in range(ROWS)]
+        # The frame is of data that are gone, and says so.
+        with pytest.raises((tfr.DatasetChangedError, FileNotFoundError)):
+            frame["i"].sum().compute()
+        assert len(tfr.read_tfrecord(form(path))) == ROWS
+
+    def test_what_is_delayed_is_one_write(self, tmp_path):
+        frame = frame_of(TABLE)
+        path = tmp_path / "out"
+        made = tfr.to_tfrecord(frame, path, compute=False)
+        assert tree(tmp_path) == {}
+        assert dask.compute(made, made)[0].rows == ROWS
+        for again in (made.compute, lambda: dask.compute(made)):
+            with pytest.raises(tfr.DatasetExistsError):
+                again()
+        before = tree(path)
+        overwriting = tfr.to_tfrecord(frame, path, overwrite=True, compute=False)
+        assert overwriting.compute() == overwriting.compute() == dask.compute(overwriting)[0]
+        assert tree(path) == before
+        adding = tfr.to_tfrecord(frame, path, append=True, compute=False)
+        assert adding.compute().rows == ROWS
+        for again in (adding.compute, lambda: dask.compute(adding)):
+            with pytest.raises(tfr.CommitConflictError, match="append"):
+                again()
+        assert tfr.read_table(path)["i"].to_pylist() == [*range(ROWS)] * 2
+
+    def test_delayed_paths_are_those_of_the_caller(self, tmp_path, monkeypatch):
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path)
+        made = tfr.to_tfrecord(frame_of(TABLE), "out", compute=False)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        dask.compute(made)
+        assert tfr.read_table(tmp_path / "out").equals(TABLE)
+
+
+class TestRawRecords:
+    def test_a_bag(self, tmp_path):
+        payloads = [b"%d" % i * i for i in range(50)]
+        bag = dask.bag.from_sequence(payloads, npartitions=4)
+        tfr.to_tfrecord(bag, tmp_path / "out", record_type="ByteArray")
+        assert b"".join(data_files(tmp_path / "out").values()) == records(*payloads)
+        read = tfr.read_tfrecord(tmp_path / "out", record_type="ByteArray")
+        assert read["byteArray"].to_bag().compute() == payloads
+
+    def test_delayed_objects(self, tmp_path):
+        parts = [dask.delayed(iter)([b"a", bytearray(b"b")]), dask.delayed(list)([b"c"])]
+        tfr.to_tfrecord(parts, tmp_path / "out", record_type="ByteArray")
+        assert list(data_files(tmp_path / "out").values()) == [records(b"a", b"b"), records(b"c")]
+
+    def test_refused(self, tmp_path):
+        bag = dask.bag.from_sequence([b"a", "b"], npartitions=1)
+        with pytest.raises(tfr.OptionError, match="ByteArray"):
+            tfr.to_tfrecord(bag, tmp_path / "out")
+        with pytest.raises(tfr.OptionError, match="repartition_on"):
+            tfr.to_tfrecord(bag, tmp_path / "out", record_type="ByteArray", repartition_on="x")
+        with pytest.raises(tfr.SchemaMismatchError, match="is a str"):
+            tfr.to_tfrecord(
+                bag,
+                tmp_path / "out",
+                record_type="ByteArray",
+                compute_kwargs={"scheduler": "threads"},
+            )
+        assert tree(tmp_path) == {}
+
+
+class TestFailures:
+    @pytest.mark.parametrize("delayed", [False, True])
+    def test_nothing_is_left(self, tmp_path, delayed):
+        tfr.write_table(TABLE, tmp_path / "old")
+        before = tree(tmp_path)
+        frame = frame_of(TABLE).map_partitions(failing, at=70, meta=frame_of(TABLE)._meta)
+        for target, mode in (("new", "error"), ("old", "overwrite"), ("old", "append")):
+            with pytest.raises(ZeroDivisionError):
+                if delayed:
+                    tfr.to_tfrecord(frame, tmp_path / target, mode=mode, compute=False).compute()
+                else:
+                    tfr.to_tfrecord(frame, tmp_path / target, mode=mode)
+            assert tree(tmp_path) == before
+
+    def test_nothing_is_left_by_a_cluster(self, tmp_path, cluster):
+        frame = frame_of(TABLE).map_partitions(failing, at=70, meta=frame_of(TABLE)._meta)
+        with pytest.raises(ZeroDivisionError):
+            tfr.to_tfrecord(frame, tmp_path / "out", compute_kwargs={"scheduler": cluster})
+        assert tree(tmp_path) == {}
+
+    def test_what_a_failed_graph_hides_is_nobodys_data(self, tmp_path):
+        frame = frame_of(TABLE).map_partitions(failing, at=70, meta=frame_of(TABLE)._meta)
+        with pytest.raises(ZeroDivisionError):
+            dask.compute(
+                tfr.to_tfrecord(frame, tmp_path / "out", compute=False), scheduler="synchronous"
+            )
+        assert data_files(tmp_path / "out") == {}
+        tfr.to_tfrecord(frame_of(TABLE), tmp_path / "out")
+        assert tfr.read_table(tmp_path / "out").equals(TABLE)
+
+    def test_retries(self, tmp_path, cluster, expected):
+        flags = tmp_path / "flags"
+        flags.mkdir()
+        frame = frame_of(TABLE)
+        frame = frame.map_partitions(failing_once, flags=str(flags), meta=frame._meta)
+        tfr.to_tfrecord(
+            frame,
+            tmp_path / "out",
+            partition_on="p",
+            compute_kwargs={"scheduler": cluster, "retries": 2},
+        )
+        assert len(list(flags.iterdir())) == ROWS // PER_TASK
+        assert tree(tmp_path / "out") == expected
+
+    @pytest.mark.parametrize("compute", [True, False])
+    def test_a_killed_worker(self, tmp_path, cluster, expected, compute):
+        cluster.wait_for_workers(2)
+        frame = frame_of(TABLE)
+        flag = str(tmp_path / "flag")
+        frame = frame.map_partitions(killing_once, at=90, flag=flag, meta=frame._meta)
+        options = {"partition_on": "p", "compute": compute}
+        if compute:
+            options["compute_kwargs"] = {"scheduler": cluster}
+        made = tfr.to_tfrecord(frame, tmp_path / "out", **options)
+        if not compute:
+            cluster.compute(made).result()
+        assert Path(flag).exists()
+        assert tree(tmp_path / "out") == expected
+
+    def test_a_result_that_is_lost_is_not_written_twice(self, tmp_path, cluster):
+        cluster.wait_for_workers(2)
+        tfr.write_table(TABLE, tmp_path / "out")
+        made = tfr.to_tfrecord(frame_of(TABLE), tmp_path / "out", append=True, compute=False)
+        future = cluster.compute(made)
+        assert future.result().rows == ROWS
+        (holder,) = cluster.who_has([future])[future.key]
+        os.kill(cluster.run(os.getpid)[holder], signal.SIGKILL)
+        # The scheduler computes it anew when it misses the worker.
+        cluster.wait_for_workers(2)
+        cluster.run_on_scheduler(_until_gone, holder=holder)
+        with pytest.raises(tfr.CommitConflictError, match="append"):
+            future.result()
+        assert tfr.read_table(tmp_path / "out")["i"].to_pylist() == [*range(ROWS)] * 2
+
+
+async def _until_gone(dask_scheduler, holder):
+    import asyncio
+
+    while holder in dask_scheduler.workers:
+        await asyncio.sleep(0.01)
+
+
+def test_names_say_what_is_done(tmp_path):
+    seen = []
+    made = tfr.to_tfrecord(
+        tfr.read_tfrecord(Path(_written(tmp_path)), blocksize=None), tmp_path / "b", compute=False
+    )
+    with Callback(posttask=lambda key, *_: seen.append(dask.utils.key_split(key))):
+        dask.compute(made, scheduler="synchronous")
+    assert sorted(set(seen)) == [
+        "begin-tfrecord",
+        "commit-tfrecord",
+        "read-tfrecord",
+        "write-tfrecord",
+    ]
+    assert seen.count("commit-tfrecord") == 1
+
+
+def _written(tmp_path):
+    tfr.write_table(TABLE, tmp_path / "a", rows_per_task=PER_TASK)
+    return tmp_path / "a"
