@@ -7,12 +7,15 @@ import pytest
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory):
     """A client of two single-threaded worker processes; they import this checkout."""
+    import dask
     import distributed
 
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     try:
         with (
+            # How long a worker tries to reach one that was killed.
+            dask.config.set({"distributed.comm.timeouts.connect": "3s"}),
             distributed.LocalCluster(
                 n_workers=2,
                 threads_per_worker=1,
