@@ -67,6 +67,7 @@ from tfrecord_io.work import Observing
 
 __all__ = [
     "Paths",
+    "Selection",
     "observe_files",
     "packed",
     "plan_files",
@@ -79,6 +80,25 @@ Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _MAGIC = re.compile(r"[*?[]")
 _LISTING_TRIES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which of the files that are found are read, and what their folders say.
+
+    Attributes
+    ----------
+    keep : callable, optional
+        Asked for every file; without it all are read.
+    partition_base : str, optional
+        URL of the folder below which folders name partition columns, instead of the one read.
+    has_partitions : bool
+        Whether folders name partition columns at all.
+    """
+
+    keep: Callable[[Storage, FileInfo], bool] | None = None
+    partition_base: str | None = None
+    has_partitions: bool = True
 
 
 @dataclass(slots=True)
@@ -121,6 +141,7 @@ def plan_scan(
     schema_only: bool = False,
     file_format: str = "tfrecord",
     look: Callable[[ScanPlan, Sequence[ScanFile]], pa.Schema] | None = None,
+    selection: Selection = Selection(),
 ) -> ScanPlan:
     """Plan a read.
 
@@ -174,6 +195,8 @@ def plan_scan(
     look : callable, optional
         Returns the columns of files of another format. Their records are not looked at then, and
         types that only other formats have may stand in the plan.
+    selection : Selection
+        Which files are read, see `Selection`.
 
     Returns
     -------
@@ -208,7 +231,7 @@ def plan_scan(
         if number is not None:
             positive(name, number)
     parsed = parse(filters)
-    listing = _list(_as_list(path), dict(storage_options or {}))
+    listing = _list(_as_list(path), dict(storage_options or {}), selection)
     for manifest in listing.manifests:
         _check_manifest(manifest, file_format, record_type)
     partitions = _type_partitions(listing, schema)
@@ -328,7 +351,11 @@ def _as_list(path: Paths) -> list[str | os.PathLike[str]]:
     return list(path)
 
 
-def _list(paths: list[str | os.PathLike[str]], storage_options: dict[str, Any]) -> _Listing:
+def _list(
+    paths: list[str | os.PathLike[str]],
+    storage_options: dict[str, Any],
+    selection: Selection = Selection(),
+) -> _Listing:
     listing = _Listing(tuple(os.fspath(path) for path in paths), [], [])
     for index, path in enumerate(paths):
         storage, root = open_storage(path, storage_options)
@@ -344,10 +371,26 @@ def _list(paths: list[str | os.PathLike[str]], storage_options: dict[str, Any]) 
         for name in names:
             infos, manifest = _stable_listing(storage, name)
             below = base if name != root or storage.is_folder(name) else name.rpartition("/")[0]
+            if selection.partition_base is not None:
+                below = _base(storage, name, selection.partition_base, storage_options)
             if manifest is not None:
                 listing.manifests.append(manifest)
-            listing.found += _found(storage, index, name, below, infos, manifest)
+            if selection.keep is not None:
+                infos = [info for info in infos if selection.keep(storage, info)]
+            found = _found(storage, index, name, below, infos, manifest)
+            if not selection.has_partitions:
+                found = [replace(one, partition={}) for one in found]
+            listing.found += found
     return listing
+
+
+def _base(storage: Storage, path: str, base: str, storage_options: dict[str, Any]) -> str:
+    _, root = open_storage(base, storage_options)
+    if path != root and not path.startswith(root.rstrip("/") + "/"):
+        raise OptionError(
+            f"{storage.url(path)} is not below {base!r}, where the partition folders are to begin"
+        )
+    return root
 
 
 def _is_visible(path: str) -> bool:
