@@ -1,0 +1,226 @@
+"""Spark: ``format("tfrecord")`` without a jar, for classic and Connect sessions.
+
+`register` brings the format to a session; ``spark.read`` and ``df.write`` then work as with Spark's
+own formats. `read_tfrecord` and `write_tfrecord` do the same without changing anything in Spark.
+
+The package translates and does nothing else: `source` is what Spark calls, `reading` and `writing`
+give the core's tasks to Spark's, `completion` fills in what Spark does not let through a Python
+data source, `options`, `settings` and `stores` say in the core's words what was asked for, `types`
+and `filters` translate columns and filters, `conditions` errors.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tfrecord_io.errors import MissingDependencyError
+from tfrecord_io.layout import EmptyPartition
+from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+try:
+    import pyspark.sql.datasource
+except ImportError as error:
+    raise MissingDependencyError(
+        "Spark needs pyspark 4.1 or newer; install tfrecord-io[spark]"
+    ) from error
+
+from tfrecord_io.engines.spark import completion
+from tfrecord_io.engines.spark.conditions import translated
+from tfrecord_io.engines.spark.options import REQUEST_OPTION
+from tfrecord_io.engines.spark.settings import Settings, is_connect, of_session
+from tfrecord_io.engines.spark.source import NAMES, source_class
+
+__all__ = ["read_tfrecord", "register", "unregister", "write_tfrecord"]
+
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+#: Registered sessions, with what their setting for pushing filters down was.
+_registered: list[tuple[Any, str | None]] = []
+
+
+def register(session: SparkSession) -> None:
+    """Bring ``format("tfrecord")``, and ``"tfrecords"``, to a session.
+
+    Turns ``spark.sql.python.filterPushdown.enabled`` on for the session, and completes
+    DataFrameReader and DataFrameWriter in this process, see
+    `tfrecord_io.engines.spark.completion`. Calling it again takes over changed settings for SQL.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession
+        A classic or a Connect session. tfrecord-io must be installed on driver and executors.
+
+    Examples
+    --------
+    >>> from tfrecord_io.engines import spark as tfr_spark
+    >>> tfr_spark.register(spark)  # doctest: +SKIP
+    >>> spark.read.format("tfrecord").load("/data/events")  # doctest: +SKIP
+    """
+    if not _is_registered(session):
+        _registered.append((session, session.conf.get(_PUSHDOWN, None)))
+    session.conf.set(_PUSHDOWN, "true")
+    _register_source(session, of_session(session))
+    completion.install(connect=is_connect(session))
+
+
+def unregister(session: SparkSession | None = None) -> None:
+    """Undo `register`.
+
+    The session's setting is what it was, and once no session is registered, so are Spark's classes.
+    Spark itself forgets no data source before the session ends.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession, optional
+        By default all sessions.
+    """
+    leaving = [one for one in _registered if session is None or one[0] is session]
+    for one in leaving:
+        _registered.remove(one)
+        known, before = one
+        if before is None:
+            known.conf.unset(_PUSHDOWN)
+        else:
+            known.conf.set(_PUSHDOWN, before)
+    if not _registered:
+        completion.uninstall()
+
+
+def _is_registered(session: Any) -> bool:
+    return any(known is session for known, _ in _registered)
+
+
+def _register_source(session: Any, settings: Settings) -> None:
+    for name in NAMES:
+        session.dataSource.register(source_class(name, settings))
+
+
+def read_tfrecord(
+    session: SparkSession,
+    path: str | Sequence[str],
+    *,
+    columns: Sequence[str] | None = None,
+    schema: StructType | str | None = None,
+    record_type: RecordType = "Example",
+    compression: str = "infer",
+    on_corrupt: OnCorrupt = "raise",
+    path_column: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> DataFrame:
+    """Read TFRecord files as a DataFrame.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession
+        A classic or a Connect session; need not be registered.
+    path : str or sequence of str
+        Folders, files or patterns, as Spark resolves them.
+    columns : sequence of str, optional
+        The columns to read. Only these are decoded.
+    schema : pyspark.sql.types.StructType or str, optional
+        Columns and types, instead of looking for them.
+    record_type, compression, on_corrupt, path_column
+        See `tfrecord_io.read_table`.
+    options : mapping, optional
+        More options of the data source, by Spark's names.
+
+    Returns
+    -------
+    pyspark.sql.DataFrame
+        Partition columns come last.
+
+    Raises
+    ------
+    pyspark.errors.AnalysisException
+        Nothing is there, an option that is none, or records that no one schema describes.
+    """
+    settings = _known_source(session)
+    found: dict[str, Any] = {
+        "recordType": record_type,
+        "compression": compression,
+        **_ON_CORRUPT[on_corrupt],
+        **(options or {}),
+    }
+    if path_column is not None:
+        found["pathColumn"] = path_column
+    if columns is not None:
+        found["columns"] = json.dumps(list(columns))
+    reader = session.read.format(NAMES[0]).options(**found).options(**settings.options())
+    if schema is not None:
+        reader = reader.schema(schema)
+    with translated():
+        return reader.load(path if isinstance(path, str) else list(path))
+
+
+def write_tfrecord(
+    df: DataFrame,
+    path: str,
+    *,
+    partition_by: str | Sequence[str] = (),
+    mode: SaveMode = "error",
+    record_type: RecordType = "Example",
+    compression: str | None = None,
+    compression_level: int | None = None,
+    max_records_per_file: int | None = None,
+    float64: Float64Mode = "warn",
+    empty_partition: EmptyPartition = "error",
+    options: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a DataFrame as TFRecord files.
+
+    Parameters
+    ----------
+    df : pyspark.sql.DataFrame
+        Of a classic or a Connect session, which need not be registered.
+    path : str
+        The target folder, as Spark resolves it.
+    partition_by : str or sequence of str
+        Columns that become ``key=value`` folders.
+    mode, record_type, compression, compression_level, max_records_per_file, float64,
+    empty_partition
+        See `tfrecord_io.write_table`.
+    options : mapping, optional
+        More options of the data source, by Spark's names.
+
+    Raises
+    ------
+    pyspark.errors.AnalysisException
+        The write is not possible; nothing was written.
+    """
+    names = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    session = df.sparkSession
+    asked = {
+        "recordType": record_type,
+        "compression": compression,
+        "compressionLevel": compression_level,
+        "maxRecordsPerFile": max_records_per_file,
+        "float64": float64,
+        "emptyPartition": empty_partition,
+        **(options or {}),
+        **_known_source(session).options(),
+        REQUEST_OPTION: completion.request(mode, names),
+    }
+    given = {name: str(value) for name, value in asked.items() if value is not None}
+    with translated():
+        if completion.is_needed(session, path, given, df.schema):
+            completion.append(df, path, given)
+
+
+def _known_source(session: Any) -> Settings:
+    settings = of_session(session)
+    if not _is_registered(session):
+        _register_source(session, settings)
+    return settings
+
+
+_ON_CORRUPT: dict[OnCorrupt, dict[str, str]] = {
+    "raise": {"mode": "FAILFAST"},
+    "skip_record": {"mode": "DROPMALFORMED"},
+    "skip_file": {"ignoreCorruptFiles": "true"},
+}

@@ -1,0 +1,282 @@
+"""Completes Spark's DataFrameReader and DataFrameWriter for this format.
+
+Of a DataFrameWriter with a Python data source, Spark lets only the modes ``append`` and
+``overwrite`` through, refuses ``partitionBy``, and gives no settings of the session to a source;
+the writer's own checks would come after jobs that shuffle. So, while a session is registered, four
+methods look at what they were asked for:
+
+- ``DataFrameReader.load`` adds the session's settings as options.
+- ``DataFrameWriter.save`` first asks the driver whether the write is possible, or, for the mode
+  ``ignore``, needed. Then it has a fresh writer append, with mode and partition columns as options.
+- ``DataFrameWriter.saveAsTable`` and ``save`` after ``bucketBy`` refuse.
+
+Whatever is not of this format goes on to Spark's own method with the arguments that came. The two
+kinds of session (classic: state behind Py4J; Connect: plain attributes) differ in `_Classic` and
+`_Connect` alone. Errors that workers raised are raised here as what they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pyspark.errors import AnalysisException
+
+from tfrecord_io.engines.spark.conditions import translated
+from tfrecord_io.engines.spark.options import CHECK_OPTION, REQUEST_OPTION
+from tfrecord_io.engines.spark.settings import of_session
+from tfrecord_io.engines.spark.source import NAMES, NOT_NEEDED
+
+_SAVE_MODES = {
+    "error": "error",
+    "errorifexists": "error",
+    "default": "error",
+    "append": "append",
+    "overwrite": "overwrite",
+    "ignore": "ignore",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What a DataFrameWriter was told so far."""
+
+    source: str | None
+    mode: str | None
+    partition_by: tuple[str, ...]
+    is_bucketed: bool
+    options: Mapping[str, str]
+
+
+class _Kind(Protocol):
+    """What differs between the classic session and Connect."""
+
+    reader: type
+    writer: type
+
+    def reader_session(self, reader: Any) -> Any:
+        """Return the session of a DataFrameReader."""
+
+    def reader_source(self, reader: Any) -> str | None:
+        """Return the format that it was told, if any."""
+
+    def state(self, writer: Any) -> _State:
+        """Return what a DataFrameWriter was told."""
+
+    def columns(self, writer: Any) -> Any:
+        """Return the schema of its frame."""
+
+    def fresh(self, writer: Any) -> Any:
+        """Return another writer of its frame."""
+
+
+class _Classic:
+    """Sessions in this process; the state is the JVM's."""
+
+    def __init__(self) -> None:
+        from pyspark.sql.readwriter import DataFrameReader, DataFrameWriter
+
+        self.reader, self.writer = DataFrameReader, DataFrameWriter
+
+    def reader_session(self, reader: Any) -> Any:
+        return reader._spark
+
+    def reader_source(self, reader: Any) -> str | None:
+        found = reader._jreader.source()
+        return None if found is None else str(found)
+
+    def state(self, writer: Any) -> _State:
+        java = writer._jwrite
+        columns = java.partitioningColumns()
+        options = java.extraOptions().iterator()
+        found = {}
+        while options.hasNext():
+            pair = options.next()
+            found[pair._1()] = pair._2()
+        return _State(
+            source=java.source(),
+            mode=java.curmode().name(),
+            partition_by=tuple(_sequence(columns.get())) if columns.isDefined() else (),
+            is_bucketed=bool(java.bucketColumnNames().isDefined()),
+            options=found,
+        )
+
+    def columns(self, writer: Any) -> Any:
+        return writer._df.schema
+
+    def fresh(self, writer: Any) -> Any:
+        return self.writer(writer._df)
+
+
+def _sequence(java: Any) -> list[str]:
+    return [java.apply(index) for index in range(java.size())]
+
+
+class _Connect:
+    """Sessions on a server; the state is plain attributes."""
+
+    def __init__(self) -> None:
+        from pyspark.sql.connect.readwriter import DataFrameReader, DataFrameWriter
+
+        self.reader, self.writer = DataFrameReader, DataFrameWriter
+
+    def reader_session(self, reader: Any) -> Any:
+        return reader._client
+
+    def reader_source(self, reader: Any) -> str | None:
+        found: str | None = reader._format
+        return found
+
+    def state(self, writer: Any) -> _State:
+        told = writer._write
+        return _State(
+            source=told.source,
+            mode=told.mode,
+            partition_by=tuple(told.partitioning_cols or ()),
+            is_bucketed=bool(told.bucket_cols),
+            options=dict(told.options),
+        )
+
+    def columns(self, writer: Any) -> Any:
+        from pyspark.sql.connect.dataframe import DataFrame
+
+        return DataFrame(writer._df, writer._spark).schema
+
+    def fresh(self, writer: Any) -> Any:
+        return self.writer(writer._df, writer._spark, writer._callback)
+
+
+_replaced: dict[tuple[type, str], Callable[..., Any]] = {}
+
+
+def install(*, connect: bool) -> None:
+    """Complete the reader and the writer of one kind of session; once is enough."""
+    kind: _Kind = _Connect() if connect else _Classic()
+    if (kind.writer, "save") in _replaced:
+        return
+    for owner, name, make in (
+        (kind.reader, "load", _completed_load),
+        (kind.writer, "save", _completed_save),
+        (kind.writer, "saveAsTable", _completed_save_as_table),
+    ):
+        own = getattr(owner, name)
+        _replaced[owner, name] = own
+        setattr(owner, name, functools.wraps(own)(make(kind, own)))
+
+
+def uninstall() -> None:
+    """Put Spark's own methods back."""
+    for (owner, name), own in _replaced.items():
+        setattr(owner, name, own)
+    _replaced.clear()
+
+
+def _is_ours(source: str | None, session: Any) -> bool:
+    if source is None:
+        source = of_session(session).default_source
+    return source.lower() in NAMES
+
+
+def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
+    def load(
+        self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
+    ) -> Any:
+        session = kind.reader_session(self)
+        if not _is_ours(format or kind.reader_source(self), session):
+            return own(self, path, format, schema, **options)
+        for name, text in of_session(session).options().items():
+            self.option(name, text)
+        with translated():
+            return own(self, path, format, schema, **options)
+
+    return load
+
+
+def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
+    def save(
+        self: Any,
+        path: str | None = None,
+        format: str | None = None,
+        mode: str | None = None,
+        partitionBy: str | list[str] | None = None,  # noqa: N803 - Spark's name
+        **options: Any,
+    ) -> None:
+        if not _is_ours(format or kind.state(self).source, self._spark):
+            own(self, path, format, mode, partitionBy, **options)
+            return
+        self.mode(mode).options(**options)
+        if partitionBy is not None:
+            self.partitionBy(partitionBy)
+        if format is not None:
+            self.format(format)
+        state = kind.state(self)
+        if state.is_bucketed:
+            raise _refusal("'save' does not support bucketBy; use partitionBy")
+        _save(kind, own, self, path, state)
+
+    return save
+
+
+def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
+    def save_as_table(self: Any, name: str, format: str | None = None, *args: Any, **more: Any) -> None:
+        if not _is_ours(format or kind.state(self).source, self._spark):
+            own(self, name, format, *args, **more)
+            return
+        raise _refusal(
+            "saveAsTable is not possible: Spark tells a Python data source neither path nor "
+            "options of a table in the catalog. Use save(path), and CREATE TEMPORARY VIEW name "
+            "USING tfrecord OPTIONS (path '...') to name it"
+        )
+
+    return save_as_table
+
+
+def _refusal(text: str) -> AnalysisException:
+    return AnalysisException(
+        message=text, errorClass="UNSUPPORTED_FEATURE.TFRECORD", messageParameters={}
+    )
+
+
+def _save(
+    kind: _Kind, own: Callable[..., Any], writer: Any, path: str | None, state: _State
+) -> None:
+    mode = _SAVE_MODES.get((state.mode or "error").lower())
+    if mode is None:
+        raise _refusal(f"there is no mode {state.mode!r}")
+    session = writer._spark
+    options = {
+        **of_session(session).options(),
+        **state.options,
+        REQUEST_OPTION: request(mode, state.partition_by),
+    }
+    with translated():
+        if not is_needed(session, path, options, kind.columns(writer)):
+            return
+        own(_appending(kind.fresh(writer), options), path)
+
+
+def append(df: Any, path: str, options: Mapping[str, str]) -> None:
+    """Have Spark write a frame with these options, which say the rest."""
+    writer = _appending(df.write, options)
+    own = _replaced.get((type(writer), "save"), type(writer).save)
+    own(writer, path)
+
+
+def _appending(writer: Any, options: Mapping[str, str]) -> Any:
+    return writer.format(NAMES[0]).mode("append").options(**options)
+
+
+def request(mode: str, partition_by: Sequence[str]) -> str:
+    """Return the value of the option that says what Spark would not let through."""
+    return json.dumps({"mode": mode, "partition_by": list(partition_by)})
+
+
+def is_needed(session: Any, path: str | None, options: Mapping[str, str], columns: Any) -> bool:
+    """Ask the driver whether a write is possible and would write anything."""
+    reader = session.read.format(NAMES[0]).options(**options)
+    own = _replaced.get((type(reader), "load"), type(reader).load)
+    answer = own(reader.option(CHECK_OPTION, columns.json()), path)
+    return bool(answer.columns != [NOT_NEEDED])

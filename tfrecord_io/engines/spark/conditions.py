@@ -1,0 +1,100 @@
+"""The project's errors as Spark names them: conditions in workers, exceptions in the client.
+
+What fails while Spark plans fails in a Python worker beside the driver's JVM; Spark passes on its
+traceback as text, under the condition ``PYTHON_DATA_SOURCE_ERROR``. So a worker raises an error
+whose text begins with the condition that Spark's own file sources would use (`as_spark`), and the
+client, where it stands between user and Spark, raises that condition itself (`as_raised`).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from tfrecord_io.errors import (
+    CommitError,
+    CorruptDataError,
+    DatasetChangedError,
+    DatasetExistsError,
+    EncodeError,
+    InferenceError,
+    LayoutError,
+    OptionError,
+    SchemaMismatchError,
+    TFRecordError,
+    UnsupportedTypeError,
+)
+
+#: The first that fits names the condition. Those with TFRECORD have no counterpart in Spark.
+_CONDITIONS: tuple[tuple[type[Exception], str], ...] = (
+    (DatasetExistsError, "PATH_ALREADY_EXISTS"),
+    (FileNotFoundError, "PATH_NOT_FOUND"),
+    (UnsupportedTypeError, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"),
+    (InferenceError, "UNABLE_TO_INFER_SCHEMA"),
+    (CorruptDataError, "FAILED_READ_FILE.NO_HINT"),
+    (DatasetChangedError, "FAILED_READ_FILE.NO_HINT"),
+    (EncodeError, "TASK_WRITE_FAILED"),
+    (OptionError, "TFRECORD_INVALID_OPTION"),
+    (LayoutError, "TFRECORD_INVALID_PARTITIONING"),
+    (SchemaMismatchError, "TFRECORD_SCHEMA_MISMATCH"),
+    (CommitError, "TFRECORD_COMMIT_FAILED"),
+    (TFRecordError, "TFRECORD_ERROR"),
+)
+
+#: Spark's text about a worker that failed: a traceback that ends in ``module.Class: [NAME] text``.
+_IN_TRACEBACK = re.compile(
+    r"^[\w.]*AnalysisException: \[(?P<condition>[A-Z_.]+)\] (?P<text>.*?)(?:\n? SQLSTATE: |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def in_worker(function: _F) -> _F:
+    """Return a function whose errors of this project's tree bear Spark's conditions."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (TFRecordError, FileNotFoundError) as error:
+            raise as_spark(error) from error
+
+    return wrapped  # type: ignore[return-value]
+
+
+def as_spark(error: Exception) -> AnalysisException:
+    """Return an error as an exception of Spark's, with the condition that fits."""
+    condition = next((name for kind, name in _CONDITIONS if isinstance(error, kind)), None)
+    return AnalysisException(
+        message=str(error), errorClass=condition or "TFRECORD_ERROR", messageParameters={}
+    )
+
+
+def as_raised(error: PySparkException) -> PySparkException:
+    """Return the exception that a worker raised, found in what Spark made of it."""
+    if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR":
+        return error
+    found = _IN_TRACEBACK.search(str(error))
+    if found is None:
+        return error
+    return AnalysisException(
+        message=found["text"].strip(), errorClass=found["condition"], messageParameters={}
+    )
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Raise what workers raised, instead of what Spark makes of it."""
+    try:
+        yield
+    except PySparkException as error:
+        raised = as_raised(error)
+        if raised is error:
+            raise
+        raise raised from error

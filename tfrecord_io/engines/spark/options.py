@@ -1,0 +1,356 @@
+"""The options of the data source: Spark's names and texts to what the core is told.
+
+Names are taken in any case, as everywhere in Spark. An unknown name, and a value that means
+nothing, is an error. Whatever the session says stands where an option says nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from tfrecord_io.engines.spark.settings import (
+    SECRET_OPTION,
+    SESSION_OPTION,
+    Settings,
+    parse_bytes,
+)
+from tfrecord_io.engines.spark.stores import resolve, storage_options
+from tfrecord_io.errors import OptionError
+from tfrecord_io.layout import EmptyPartition
+from tfrecord_io.options import CodecName, Float64Mode, OnCorrupt, RecordType, SaveMode, choice
+
+#: How a completed DataFrameWriter says what Spark would not let through: mode and partitions.
+REQUEST_OPTION = "tfrecord_io.write"
+#: Asks only whether a write is possible; its value is the columns as JSON.
+CHECK_OPTION = "tfrecord_io.check"
+
+_BOTH = ("path", "paths", "recordType", "codec", "compression", "implementation")
+_READ = (
+    *("basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
+    *("ignoreCorruptFiles", "ignoreMissingFiles", "samplingRatio", "mode", "pathColumn"),
+    *("columnNameOfCorruptRecord", "columns", "maxPartitionBytes", "openCostInBytes", "timeZone"),
+)
+_WRITE = (
+    *("maxRecordsPerFile", "compressionLevel", "float64", "emptyPartition", "partitionBy"),
+    *("partitionOverwriteMode", "writeLocality"),
+)
+_NAMES = {name.lower(): name for name in (*_BOTH, *_READ, *_WRITE)}
+
+#: What Spark itself adds for tables of the catalog.
+_OF_CATALOG = {"owner", "provider", "location", "external", "comment", "serialization.format"}
+_OF_OURS = {SESSION_OPTION, SECRET_OPTION, REQUEST_OPTION, CHECK_OPTION}
+
+_ON_CORRUPT: dict[str, OnCorrupt] = {"failfast": "raise", "dropmalformed": "skip_record"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What a read was asked for.
+
+    Attributes
+    ----------
+    paths : tuple of str
+        URLs, resolved.
+    storage : mapping
+        Storage options.
+    record_type, compression, on_corrupt, codec, path_column
+        See `tfrecord_io.read.plan_scan`.
+    columns : tuple of str or None
+        The columns to infer and read; all by default.
+    base_path : str or None
+        Where the partition folders begin.
+    is_recursive : bool
+        Whether folders are only folders: no partition columns.
+    name_glob : str or None
+        What file names must fit.
+    modified_after, modified_before : float or None
+        Bounds of the files' times, in seconds since 1970.
+    ignore_missing : bool
+        Whether files that went meanwhile are passed over.
+    sampling_ratio : float or None
+        The share of the files that are looked at for the schema.
+    max_partition_bytes, open_cost_bytes, parallelism : int
+        How files are packed into tasks, see `tfrecord_io.engines.spark.reading`.
+    """
+
+    paths: tuple[str, ...]
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    record_type: RecordType
+    compression: str
+    on_corrupt: OnCorrupt
+    codec: CodecName
+    path_column: str | None
+    columns: tuple[str, ...] | None
+    base_path: str | None
+    is_recursive: bool
+    name_glob: str | None
+    modified_after: float | None
+    modified_before: float | None
+    ignore_missing: bool
+    sampling_ratio: float | None
+    max_partition_bytes: int
+    open_cost_bytes: int
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a write was asked for.
+
+    Attributes
+    ----------
+    path : str
+        The target's URL, resolved.
+    storage : mapping
+        Storage options.
+    mode, partition_by, record_type, compression, compression_level, max_records_per_file, float64,
+    empty_partition, codec
+        See `tfrecord_io.write.plan_write`.
+    is_local : bool
+        Whether each task writes to a disk of its own machine.
+    """
+
+    path: str
+    storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    mode: SaveMode
+    partition_by: tuple[str, ...]
+    record_type: RecordType
+    compression: str | None
+    compression_level: int | None
+    max_records_per_file: int | None
+    float64: Float64Mode
+    empty_partition: EmptyPartition
+    codec: CodecName
+    is_local: bool
+
+
+class _Texts:
+    """Options by their name in lower case."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._texts = {name.lower(): text for name, text in options.items()}
+        for name in self._texts:
+            if not (name in _NAMES or name in _OF_CATALOG or name in _OF_OURS or _is_store(name)):
+                near = difflib.get_close_matches(name, _NAMES, 1)
+                hint = f"; did you mean {_NAMES[near[0]]!r}?" if near else ""
+                raise OptionError(
+                    f"there is no option {name!r}{hint or '; there are ' + ', '.join(_listed())}"
+                )
+
+    def text(self, name: str) -> str | None:
+        found = self._texts.get(name.lower())
+        return found if found else None
+
+    def flag(self, name: str, default: bool) -> bool:
+        found = self.text(name)
+        if found is None:
+            return default
+        if found.lower() not in ("true", "false"):
+            raise OptionError(f"{name} is {found!r}; it must be true or false")
+        return found.lower() == "true"
+
+    def number(self, name: str) -> int | None:
+        found = self.text(name)
+        if found is None:
+            return None
+        try:
+            return int(found)
+        except ValueError:
+            raise OptionError(f"{name} is {found!r}; it must be a whole number") from None
+
+    def size(self, name: str, default: int) -> int:
+        found = self.text(name)
+        value = default if found is None else parse_bytes(name, found)
+        if value < 1:
+            raise OptionError(f"{name} is {found!r}; it must be above 0")
+        return value
+
+    def choice(self, name: str, choices: Any, default: Any) -> Any:
+        found = self.text(name)
+        if found is not None:
+            choice(name, found, choices)
+        return default if found is None else found
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        found = self.text(name)
+        if found is None:
+            return None
+        if not found.lstrip().startswith("["):
+            return tuple(part.strip() for part in found.split(",") if part.strip())
+        try:
+            value = json.loads(found)
+        except ValueError:
+            value = None
+        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+            raise OptionError(f"{name} is {found!r}; it must be names with commas, or a JSON list")
+        return tuple(value)
+
+    def hadoop(self, settings: Settings) -> dict[str, str]:
+        own = {name: text for name, text in self._texts.items() if _is_store(name)}
+        return {**settings.hadoop, **own}
+
+    def paths(self) -> tuple[str, ...]:
+        many = self.text("paths")
+        found = tuple(json.loads(many)) if many is not None else (self.text("path") or "",)
+        if not all(found):
+            raise OptionError(
+                "there is no path. Name one: load(path), save(path) or OPTIONS (path '...'). Of a "
+                "table in the catalog Spark tells a Python data source neither path nor options: "
+                "say SELECT ... FROM table WITH (path='...'), or use a temporary view"
+            )
+        return found
+
+
+def _is_store(name: str) -> bool:
+    return name.startswith("fs.")
+
+
+def _listed() -> list[str]:
+    return sorted(_NAMES.values(), key=str.lower)
+
+
+def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
+    """Return what the options of a read mean.
+
+    Raises
+    ------
+    OptionError
+        An unknown option, or a value that means nothing.
+    """
+    texts = _Texts(options)
+    hadoop = texts.hadoop(settings)
+    paths = tuple(resolve(path, hadoop) for path in texts.paths())
+    storage: dict[str, Any] = {}
+    for path in paths:
+        storage.update(storage_options(path, hadoop))
+    base_path = texts.text("basePath")
+    zone = texts.text("timeZone") or settings.time_zone
+    return ReadOptions(
+        paths=paths,
+        storage=storage,
+        record_type=texts.choice("recordType", RecordType, "Example"),
+        compression=texts.text("compression") or texts.text("codec") or "infer",
+        on_corrupt=_on_corrupt(texts, settings),
+        codec=texts.choice("implementation", CodecName, "auto"),
+        path_column=texts.text("pathColumn"),
+        columns=texts.names("columns"),
+        base_path=None if base_path is None else resolve(base_path, hadoop),
+        is_recursive=texts.flag("recursiveFileLookup", False),
+        name_glob=texts.text("pathGlobFilter"),
+        modified_after=_time(texts, "modifiedAfter", zone),
+        modified_before=_time(texts, "modifiedBefore", zone),
+        ignore_missing=texts.flag("ignoreMissingFiles", settings.ignore_missing_files),
+        sampling_ratio=_ratio(texts),
+        max_partition_bytes=texts.size("maxPartitionBytes", settings.max_partition_bytes),
+        open_cost_bytes=texts.size("openCostInBytes", max(1, settings.open_cost_bytes)),
+        parallelism=max(1, settings.parallelism),
+    )
+
+
+def _on_corrupt(texts: _Texts, settings: Settings) -> OnCorrupt:
+    mode = texts.text("mode")
+    if texts.text("columnNameOfCorruptRecord") is not None or (mode or "").lower() == "permissive":
+        raise OptionError(
+            "mode PERMISSIVE, and columnNameOfCorruptRecord, are not possible: what is damaged in "
+            "a TFRecord file is the frames, so there is no record to show. Use mode DROPMALFORMED, "
+            "which keeps every sound record and warns of the rest, or FAILFAST"
+        )
+    if mode is not None and mode.lower() not in _ON_CORRUPT:
+        raise OptionError(f"mode is {mode!r}; it must be FAILFAST or DROPMALFORMED")
+    if texts.flag("ignoreCorruptFiles", settings.ignore_corrupt_files and mode is None):
+        if mode is not None:
+            raise OptionError("mode and ignoreCorruptFiles contradict each other; give one of them")
+        return "skip_file"
+    return _ON_CORRUPT[(mode or "FAILFAST").lower()]
+
+
+def _time(texts: _Texts, name: str, zone: str) -> float | None:
+    text = texts.text(name)
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=ZoneInfo(zone))
+    except (ValueError, ZoneInfoNotFoundError):
+        raise OptionError(
+            f"{name} is {text!r}; it must be a time such as 2026-01-02T03:04:05"
+        ) from None
+    return moment.timestamp()
+
+
+def _ratio(texts: _Texts) -> float | None:
+    text = texts.text("samplingRatio")
+    if text is None:
+        return None
+    try:
+        ratio = float(text)
+    except ValueError:
+        ratio = 0.0
+    if not 0 < ratio <= 1:
+        raise OptionError(f"samplingRatio is {text!r}; it must be above 0, and 1 at most")
+    return None if ratio == 1 else ratio
+
+
+def write_options(
+    options: Mapping[str, str], settings: Settings, *, overwrite: bool
+) -> WriteOptions:
+    """Return what the options of a write mean.
+
+    Parameters
+    ----------
+    options : mapping
+        As the data source gets them.
+    settings : Settings
+        Of the session.
+    overwrite : bool
+        Whether Spark says that data are to be replaced, where no completed DataFrameWriter says
+        more.
+
+    Raises
+    ------
+    OptionError
+        An unknown option, or a value that means nothing.
+    """
+    texts = _Texts(options)
+    hadoop = texts.hadoop(settings)
+    path = resolve(texts.paths()[0], hadoop)
+    request = json.loads(options[REQUEST_OPTION]) if REQUEST_OPTION in options else {}
+    partition_by = request.get("partition_by") or texts.names("partitionBy") or ()
+    mode = request.get("mode") or ("overwrite" if overwrite else "append")
+    if mode == "overwrite" and partition_by and _is_dynamic(texts, settings):
+        mode = "overwrite_partitions"
+    locality = texts.text("writeLocality") or "distributed"
+    if locality not in ("distributed", "local"):
+        raise OptionError(f"writeLocality is {locality!r}; it must be distributed or local")
+    most = texts.number("maxRecordsPerFile")
+    if most is None:
+        most = settings.max_records_per_file
+    return WriteOptions(
+        path=path,
+        storage=storage_options(path, hadoop),
+        mode=cast(SaveMode, mode),
+        partition_by=tuple(partition_by),
+        record_type=texts.choice("recordType", RecordType, "Example"),
+        compression=texts.text("codec") or texts.text("compression"),
+        compression_level=texts.number("compressionLevel"),
+        # To Spark 0 and less mean: no bound.
+        max_records_per_file=most if most > 0 else None,
+        float64=texts.choice("float64", Float64Mode, "warn"),
+        empty_partition=texts.choice("emptyPartition", EmptyPartition, "error"),
+        codec=texts.choice("implementation", CodecName, "auto"),
+        is_local=locality == "local",
+    )
+
+
+def _is_dynamic(texts: _Texts, settings: Settings) -> bool:
+    text = (texts.text("partitionOverwriteMode") or "").lower()
+    if text not in ("", "static", "dynamic"):
+        raise OptionError(f"partitionOverwriteMode is {text!r}; it must be static or dynamic")
+    return text == "dynamic" if text else settings.dynamic_overwrite

@@ -1,0 +1,206 @@
+"""Reading: one plan of the core, packed into Spark's partitions.
+
+The reader is made in a Python worker beside the driver, pickled, and unpickled by each task. The
+plan goes with it, without its tasks; each `InputPartition` holds the tasks that are its own.
+
+Files are cut and packed as Spark packs those of its own sources: about ``max(openCostInBytes,
+min(maxPartitionBytes, all bytes / parallelism))`` a partition, each file costing
+``openCostInBytes`` beside its length. Unlike Spark, which begins with the largest file, they stay in
+the order of the listing, so that rows come in the order in which they were written.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from tfrecord_io.engines.spark.conditions import in_worker
+from tfrecord_io.engines.spark.filters import expression
+from tfrecord_io.engines.spark.options import ReadOptions
+from tfrecord_io.engines.spark.types import conformed
+from tfrecord_io.errors import OptionError, SchemaMismatchError
+from tfrecord_io.plan import ScanPlan, ScanTask
+from tfrecord_io.read import Selection, plan_files, plan_scan, read_task
+from tfrecord_io.storage import FileInfo, Storage
+
+#: Batches of about this size move fastest from Python to the JVM.
+_BATCH_BYTES = 4 * 1024 * 1024
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def plan(
+    options: ReadOptions,
+    *,
+    schema: pa.Schema | None = None,
+    columns: tuple[str, ...] | None = None,
+    filters: Any = None,
+    schema_only: bool = False,
+) -> ScanPlan:
+    """Plan a read; see `tfrecord_io.read.plan_scan`."""
+    sample = None
+    if schema is None and options.sampling_ratio is not None:
+        count = len(plan_files(options.paths, storage_options=options.storage).tasks)
+        sample = max(1, math.ceil(count * options.sampling_ratio))
+    return plan_scan(
+        options.paths,
+        columns=columns,
+        schema=schema,
+        filters=filters,
+        record_type=options.record_type,
+        compression=options.compression,
+        on_corrupt=options.on_corrupt,
+        path_column=options.path_column,
+        storage_options=options.storage,
+        codec=options.codec,
+        sample_files=sample,
+        task_bytes=options.max_partition_bytes,
+        schema_only=schema_only,
+        selection=_selection(options),
+    )
+
+
+def _selection(options: ReadOptions) -> Selection:
+    fitting = None
+    if options.name_glob is not None:
+        fitting = re.compile("|".join(map(fnmatch.translate, _without_braces(options.name_glob))))
+    after, before = options.modified_after, options.modified_before
+
+    def keep(storage: Storage, info: FileInfo) -> bool:
+        if fitting is not None and not fitting.match(info.path.rpartition("/")[2]):
+            return False
+        if after is None and before is None:
+            return True
+        local = storage.local_path(info.path)
+        if local is None:
+            raise OptionError("modifiedAfter and modifiedBefore are possible on local disks alone")
+        modified = Path(local).stat().st_mtime
+        return (after is None or modified > after) and (before is None or modified < before)
+
+    return Selection(
+        keep=keep, partition_base=options.base_path, has_partitions=not options.is_recursive
+    )
+
+
+def _without_braces(pattern: str) -> list[str]:
+    """Return patterns that say together what one with ``{a,b}`` says."""
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    head, tail = pattern[: found.start()], pattern[found.end() :]
+    return [one for part in found[1].split(",") for one in _without_braces(head + part + tail)]
+
+
+class Tasks(InputPartition):  # type: ignore[misc]
+    """What one Spark task reads."""
+
+    def __init__(self, tasks: tuple[ScanTask, ...]) -> None:
+        super().__init__(None)
+        self.tasks = tasks
+
+
+class Reader(DataSourceReader):  # type: ignore[misc]
+    """Reads a data set as the columns that Spark expects.
+
+    Parameters
+    ----------
+    options : ReadOptions
+        What was asked for.
+    target : pyarrow.Schema
+        What Spark expects, to the flag.
+    stored : pyarrow.Schema or None
+        The types of these columns in the records, where they were looked for; else as `target`.
+    """
+
+    def __init__(self, options: ReadOptions, target: pa.Schema, stored: pa.Schema | None) -> None:
+        self._options = options
+        self._target = target
+        self._stored = stored
+        self._filter: Any = None
+        self._plan: ScanPlan | None = None
+
+    def _planned(self) -> ScanPlan:
+        # Spark pickles the reader before it asks for partitions; either needs the plan.
+        if self._plan is None:
+            path_column = self._options.path_column
+            asked = self._stored if self._stored is not None else self._target
+            self._plan = plan(
+                self._options,
+                schema=pa.schema([field for field in asked if field.name != path_column]),
+                columns=tuple(self._target.names),
+                filters=self._filter,
+            )
+        return self._plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": in_worker(self._planned)().without_tasks()}
+
+    @in_worker
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads."""
+        return [Tasks(tasks) for tasks in _packed(self._planned().tasks, self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one task."""
+        scan = self._planned()
+        # Where there is nothing to read Spark makes a partition of its own.
+        for task in getattr(partition, "tasks", ()):
+            try:
+                for batch in read_task(scan, task):
+                    yield from _pieces(self._conformed(batch, task))
+            except FileNotFoundError:
+                if not self._options.ignore_missing:
+                    raise
+
+    def _conformed(self, batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
+        try:
+            return conformed(batch, self._target)
+        except pa.ArrowInvalid as error:
+            raise SchemaMismatchError(
+                f"values do not fit the types that Spark has for them: {error}; give a schema",
+                path=task.file.url,
+            ) from error
+
+
+class FilteringReader(Reader):
+    """A reader that takes filters; Spark refuses it where the session does not push them down."""
+
+    @in_worker
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Leave out early what the filters say, and leave filtering to Spark."""
+        self._filter = expression(filters, self._target)
+        return filters
+
+
+def _packed(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
+    costs = [_bytes(task) + options.open_cost_bytes for task in tasks]
+    share = sum(costs) // options.parallelism
+    most = min(options.max_partition_bytes, max(options.open_cost_bytes, share))
+    packed: list[ScanTask] = []
+    size = 0
+    for task, cost in zip(tasks, costs, strict=True):
+        if packed and size + cost - options.open_cost_bytes > most:
+            yield tuple(packed)
+            packed, size = [], 0
+        packed.append(task)
+        size += cost
+    if packed:
+        yield tuple(packed)
+
+
+def _bytes(task: ScanTask) -> int:
+    return (task.file.size if task.end is None else task.end) - task.start
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    count = max(1, -(-batch.nbytes // _BATCH_BYTES))
+    rows = max(1, -(-batch.num_rows // count))
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)

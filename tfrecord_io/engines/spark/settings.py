@@ -1,0 +1,195 @@
+"""What is known of a Spark session: the settings that reads and writes go by.
+
+A Python data source runs beside the driver's JVM and sees no settings, so the client collects them:
+`of_session` for the classic and the Connect session. They travel as two options, of which the
+one with credentials has ``secret`` in its name: Spark then redacts it wherever it shows options.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from tfrecord_io.errors import OptionError
+
+SESSION_OPTION = "tfrecord_io.session"
+SECRET_OPTION = "tfrecord_io.secret"
+
+#: Hadoop's settings that say how stores are reached; `tfrecord_io.engines.spark.stores` reads them.
+_HADOOP_KEYS = (
+    "fs.defaultFS",
+    "fs.s3a.access.key",
+    "fs.s3a.secret.key",
+    "fs.s3a.session.token",
+    "fs.s3a.endpoint",
+    "fs.s3a.endpoint.region",
+    "fs.s3a.path.style.access",
+    "fs.s3a.connection.ssl.enabled",
+    "fs.s3a.aws.credentials.provider",
+)
+_BUCKET_PREFIX = "fs.s3a.bucket."
+
+_SIZE = re.compile(r"(-?\d+)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
+_UNITS = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Settings of a session; the defaults are Spark's.
+
+    Attributes
+    ----------
+    max_partition_bytes : int
+        ``spark.sql.files.maxPartitionBytes``.
+    open_cost_bytes : int
+        ``spark.sql.files.openCostInBytes``.
+    parallelism : int
+        How many tasks run at a time, as far as the client can tell.
+    ignore_corrupt_files, ignore_missing_files : bool
+        ``spark.sql.files.ignoreCorruptFiles`` and ``ignoreMissingFiles``.
+    max_records_per_file : int
+        ``spark.sql.files.maxRecordsPerFile``; 0 for no bound.
+    dynamic_overwrite : bool
+        Whether ``spark.sql.sources.partitionOverwriteMode`` is dynamic.
+    push_filters : bool
+        ``spark.sql.python.filterPushdown.enabled``.
+    time_zone : str
+        ``spark.sql.session.timeZone``.
+    default_source : str
+        ``spark.sql.sources.default``.
+    hadoop : mapping
+        Hadoop's settings of stores, without the prefix ``spark.hadoop.``.
+    """
+
+    max_partition_bytes: int = 128 * 1024 * 1024
+    open_cost_bytes: int = 4 * 1024 * 1024
+    parallelism: int = 1
+    ignore_corrupt_files: bool = False
+    ignore_missing_files: bool = False
+    max_records_per_file: int = 0
+    dynamic_overwrite: bool = False
+    push_filters: bool = False
+    time_zone: str = "UTC"
+    default_source: str = "parquet"
+    hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def options(self) -> dict[str, str]:
+        """Return the options by which the settings travel."""
+        shown = asdict(replace(self, hadoop={}))
+        del shown["hadoop"]
+        return {
+            SESSION_OPTION: json.dumps(shown),
+            SECRET_OPTION: json.dumps(dict(self.hadoop)),
+        }
+
+
+def from_options(options: Mapping[str, str], default: Settings) -> Settings:
+    """Return the settings that came with options; `default` where none did."""
+    if SESSION_OPTION not in options:
+        return default
+    hadoop = json.loads(options.get(SECRET_OPTION, "{}"))
+    return Settings(**json.loads(options[SESSION_OPTION]), hadoop=hadoop)
+
+
+def is_connect(session: Any) -> bool:
+    """Return whether a session is a Spark Connect client."""
+    return not hasattr(session, "_jsparkSession")
+
+
+def of_session(session: Any) -> Settings:
+    """Return the settings of a session as they are now."""
+    conf = dict(session.conf.getAll)
+    return from_conf(
+        conf,
+        hadoop=_hadoop_of_conf(conf) if is_connect(session) else _hadoop_of_jvm(session),
+        parallelism=None if is_connect(session) else session.sparkContext.defaultParallelism,
+    )
+
+
+def from_conf(
+    conf: Mapping[str, str],
+    *,
+    hadoop: Mapping[str, str] | None = None,
+    parallelism: int | None = None,
+) -> Settings:
+    """Return the settings that a session's ``spark.*`` entries say.
+
+    Parameters
+    ----------
+    conf : mapping
+        What ``session.conf.getAll`` holds.
+    hadoop : mapping, optional
+        Hadoop's settings; by default the ``spark.hadoop.*`` entries.
+    parallelism : int, optional
+        If it is known; else worked out from the entries.
+    """
+    base = Settings()
+
+    def is_true(name: str) -> bool:
+        return conf.get(name, "false").lower() == "true"
+
+    def size(name: str, default: int) -> int:
+        return parse_bytes(name, conf[name]) if name in conf else default
+
+    overwrite = conf.get("spark.sql.sources.partitionOverwriteMode", "static")
+    return Settings(
+        max_partition_bytes=size("spark.sql.files.maxPartitionBytes", base.max_partition_bytes),
+        open_cost_bytes=size("spark.sql.files.openCostInBytes", base.open_cost_bytes),
+        parallelism=_parallelism(conf) if parallelism is None else parallelism,
+        ignore_corrupt_files=is_true("spark.sql.files.ignoreCorruptFiles"),
+        ignore_missing_files=is_true("spark.sql.files.ignoreMissingFiles"),
+        max_records_per_file=int(conf.get("spark.sql.files.maxRecordsPerFile", "0")),
+        dynamic_overwrite=overwrite.lower() == "dynamic",
+        push_filters=is_true("spark.sql.python.filterPushdown.enabled"),
+        time_zone=conf.get("spark.sql.session.timeZone", base.time_zone),
+        default_source=conf.get("spark.sql.sources.default", base.default_source),
+        hadoop=_hadoop_of_conf(conf) if hadoop is None else hadoop,
+    )
+
+
+def parse_bytes(name: str, text: str) -> int:
+    """Return a size as Spark writes it.
+
+    Examples
+    --------
+    >>> parse_bytes("maxPartitionBytes", "64m"), parse_bytes("maxPartitionBytes", "134217728b")
+    (67108864, 134217728)
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise OptionError(f'{name} is {text!r}; it must be a size such as "128m"')
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _parallelism(conf: Mapping[str, str]) -> int:
+    for name in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
+        if name in conf:
+            return int(conf[name])
+    threads = re.match(r"local\[(\d+|\*)", conf.get("spark.master", ""))
+    if threads:
+        return (os.cpu_count() or 1) if threads[1] == "*" else int(threads[1])
+    cores = int(conf.get("spark.executor.cores", "1"))
+    return cores * int(conf.get("spark.executor.instances", "1"))
+
+
+def _is_of_stores(key: str) -> bool:
+    return key in _HADOOP_KEYS or key.startswith(_BUCKET_PREFIX)
+
+
+def _hadoop_of_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    prefix = "spark.hadoop."
+    named = {key.removeprefix(prefix): conf[key] for key in conf if key.startswith(prefix)}
+    return {key: value for key, value in named.items() if _is_of_stores(key)}
+
+
+def _hadoop_of_jvm(session: Any) -> dict[str, str]:
+    """Return the settings with those from ``core-site.xml``, which only the JVM knows."""
+    known = session._jsparkSession.sessionState().newHadoopConf()
+    found = {key: known.get(key) for key in _HADOOP_KEYS}
+    of_buckets = known.getPropsWithPrefix(_BUCKET_PREFIX)
+    found.update({f"{_BUCKET_PREFIX}{key}": of_buckets[key] for key in of_buckets})
+    return {key: value for key, value in found.items() if value}

@@ -1,0 +1,86 @@
+"""Paths and store settings as Spark means them, to URLs and storage options.
+
+The one place where ``fs.defaultFS`` and ``fs.s3a.*`` are understood: pure functions on strings.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+_S3A = "fs.s3a."
+
+
+def resolve(path: str, hadoop: Mapping[str, str]) -> str:
+    """Return a path as a URL, a bare one as a path of the session's default file system.
+
+    Parameters
+    ----------
+    path : str
+        As given to Spark.
+    hadoop : mapping
+        Hadoop's settings.
+
+    Examples
+    --------
+    >>> resolve("/data/x", {"fs.defaultFS": "hdfs://name:8020"})
+    'hdfs://name:8020/data/x'
+    >>> resolve("s3a://bucket/x", {"fs.defaultFS": "hdfs://name:8020"})
+    's3a://bucket/x'
+    >>> resolve("/data/x", {"fs.defaultFS": "file:///"})
+    '/data/x'
+    """
+    default = hadoop.get("fs.defaultFS", "")
+    if _SCHEME.match(path) or not default or default.startswith("file:"):
+        return path
+    rooted = path if path.startswith("/") else f"/user/{getpass.getuser()}/{path}"
+    return default.rstrip("/") + rooted
+
+
+def storage_options(url: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
+    """Return the storage options that Hadoop's settings say for a URL.
+
+    Parameters
+    ----------
+    url : str
+        From `resolve`.
+    hadoop : mapping
+        Hadoop's settings; those of one bucket go before those of all.
+
+    Examples
+    --------
+    >>> storage_options("s3a://b/x", {"fs.s3a.endpoint": "host:9000",
+    ...     "fs.s3a.connection.ssl.enabled": "false", "fs.s3a.path.style.access": "true"})
+    {'client_kwargs': {'endpoint_url': 'http://host:9000'}, 'config_kwargs': \
+{'s3': {'addressing_style': 'path'}}}
+    """
+    parts = urlsplit(url)
+    return _s3_options(parts.netloc, hadoop) if parts.scheme in _S3_SCHEMES else {}
+
+
+def _s3_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
+    def setting(name: str) -> str:
+        return hadoop.get(f"{_S3A}bucket.{bucket}.{name}") or hadoop.get(f"{_S3A}{name}") or ""
+
+    options: dict[str, Any] = {}
+    for name, key in (("access.key", "key"), ("secret.key", "secret"), ("session.token", "token")):
+        if setting(name):
+            options[key] = setting(name)
+    if "Anonymous" in setting("aws.credentials.provider"):
+        options["anon"] = True
+    client = {}
+    if endpoint := setting("endpoint"):
+        scheme = "http" if setting("connection.ssl.enabled").lower() == "false" else "https"
+        client["endpoint_url"] = endpoint if "://" in endpoint else f"{scheme}://{endpoint}"
+    if setting("endpoint.region"):
+        client["region_name"] = setting("endpoint.region")
+    if client:
+        options["client_kwargs"] = client
+    if setting("path.style.access").lower() == "true":
+        options["config_kwargs"] = {"s3": {"addressing_style": "path"}}
+    return options

@@ -1,0 +1,169 @@
+"""Spark's column types and Arrow's, in both directions, and ML vectors as lists.
+
+Spark's own conversion does the work; here stands what it lacks: types that only other engines
+write, ML vectors, and errors that name the column.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pat
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    LongType,
+    ShortType,
+    StructField,
+    StructType,
+    UserDefinedType,
+)
+from pyspark.sql.types import IntegerType as IntType
+
+from tfrecord_io.errors import UnsupportedTypeError
+from tfrecord_io.schema import is_any_list, normal_schema
+
+#: Spark's Arrow exchange takes every timestamp with a zone in UTC.
+_ZONE = "UTC"
+
+#: An ML vector in its Spark form: {type: 0 sparse, 1 dense; size; indices; values}.
+_VECTOR = pa.list_(pa.field("element", pa.float64(), nullable=False))
+
+
+def arrow_schema(struct: StructType) -> pa.Schema:
+    """Return the Arrow schema of Spark's batches of these columns, vectors as lists.
+
+    Raises
+    ------
+    UnsupportedTypeError
+        Spark has no Arrow form of a column's type.
+    """
+    return pa.schema([_arrow_field(field) for field in struct.fields])
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    if is_vector(field.dataType):
+        return pa.field(field.name, _VECTOR, field.nullable)
+    try:
+        arrow = to_arrow_type(field.dataType, timezone=_ZONE)
+    except PySparkException:
+        raise UnsupportedTypeError(
+            f"column {field.name!r} has the type {field.dataType.simpleString()}, which TFRecord "
+            "cannot hold: cast it to a supported type",
+            feature=field.name,
+        ) from None
+    return pa.field(field.name, arrow, field.nullable)
+
+
+def is_vector(spark_type: DataType) -> bool:
+    """Return whether a type is that of ``pyspark.ml`` or ``pyspark.mllib`` vectors."""
+    return isinstance(spark_type, UserDefinedType) and type(spark_type).__name__ == "VectorUDT"
+
+
+def vector_columns(struct: StructType) -> tuple[str, ...]:
+    """Return the names of the columns that hold ML vectors."""
+    return tuple(field.name for field in struct.fields if is_vector(field.dataType))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Return the Spark columns that an Arrow schema of TFRecord types is read as.
+
+    Returns
+    -------
+    pyspark.sql.types.StructType
+        What Spark lacks becomes the next wider type that it has: unsigned integers the next signed
+        one (``uint64`` a long, since a record holds no more), ``float16`` a float, ``date64`` a
+        date.
+    """
+    return StructType(
+        [StructField(field.name, _spark_type(field.type)) for field in normal_schema(schema)]
+    )
+
+
+def _spark_type(t: pa.DataType) -> DataType:
+    if is_any_list(t):
+        return ArrayType(_spark_type(t.value_type))
+    if pat.is_uint8(t):
+        return ShortType()
+    if pat.is_uint16(t):
+        return IntType()
+    if pat.is_uint32(t) or pat.is_uint64(t) or pat.is_time(t):
+        return LongType()
+    if pat.is_float16(t):
+        return FloatType()
+    if pat.is_date64(t):
+        return DateType()
+    if pat.is_decimal(t) and (t.precision > 38 or not 0 <= t.scale <= t.precision):
+        return DoubleType()
+    if pat.is_decimal(t):
+        return DecimalType(t.precision, t.scale)
+    return from_arrow_type(t)
+
+
+def conformed(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the columns, types and flags of `target`.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        A value does not fit, such as nanoseconds that microseconds cannot hold.
+    """
+    if batch.schema.equals(target):
+        return batch
+    columns = [_cast(batch.column(field.name), field.type) for field in target]
+    if not columns:
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:
+    if column.type.equals(t):
+        return column
+    if pat.is_time(column.type) and pat.is_int64(t):
+        return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).cast(t)
+    return column.cast(t)
+
+
+def with_lists(batch: pa.RecordBatch, vectors: tuple[str, ...]) -> pa.RecordBatch:
+    """Return a batch whose ML vectors, dense and sparse, are lists of their values."""
+    for name in vectors:
+        index = batch.schema.get_field_index(name)
+        batch = batch.set_column(index, pa.field(name, _VECTOR), _lists(batch.column(index)))
+    return batch
+
+
+def _lists(vectors: pa.StructArray) -> pa.ListArray:
+    kinds, sizes, indices, values = vectors.flatten()
+    is_there = vectors.is_valid().to_numpy(zero_copy_only=False)
+    is_sparse = is_there & (kinds.fill_null(1).to_numpy(zero_copy_only=False) == 0)
+    counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    lengths = np.where(is_sparse, sizes.fill_null(0).to_numpy(zero_copy_only=False), counts)
+    lengths = np.where(is_there, lengths, 0)
+    offsets = np.zeros(len(vectors) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    held = np.where(is_there, counts, 0)
+    # Where each value stands in its own vector: as it says if sparse, else in turn.
+    starts = np.repeat(np.cumsum(held) - held, held)
+    places = np.arange(held.sum()) - starts
+    of_sparse = np.repeat(is_sparse, held)
+    places[of_sparse] = _flat(indices.filter(pa.array(is_sparse)))
+    out = np.zeros(offsets[-1])
+    out[np.repeat(offsets[:-1], held) + places] = _flat(values.filter(pa.array(is_there)))
+    return pa.ListArray.from_arrays(
+        pa.array(offsets.astype(np.int32)),
+        pa.array(out),
+        type=_VECTOR,
+        mask=pa.array(~is_there),
+    )
+
+
+def _flat(lists: pa.ListArray) -> Any:
+    return lists.flatten().to_numpy(zero_copy_only=False)

@@ -1,0 +1,119 @@
+"""Writing: the core's job carried by the data source's own write, commit and abort.
+
+`Writer` is made in a Python worker beside the driver's JVM, and pickled to tasks and to whoever
+commits or aborts: all other processes. So the job is planned here, on the driver's machine, for
+classic and for Connect sessions alike: a path is the driver's, wherever the client is. The job's
+owner is the JVM, which lives as long as the application does. Task k is Spark's partition k.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tfrecord_io.attempt import write_task
+from tfrecord_io.commit import abort_job, commit_job
+from tfrecord_io.engines.spark.options import WriteOptions
+from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
+from tfrecord_io.errors import OptionError
+from tfrecord_io.plan import TaskCommit, WriteJob
+from tfrecord_io.write import plan_write
+
+
+def plan(options: WriteOptions, struct: StructType) -> WriteJob:
+    """Begin a job; see `tfrecord_io.write.plan_write`."""
+    schema = arrow_schema(struct)
+    return plan_write(
+        schema,
+        options.path,
+        partition_by=tuple(_resolved(name, schema) for name in options.partition_by),
+        mode=options.mode,
+        record_type=options.record_type,
+        compression=options.compression,
+        compression_level=options.compression_level,
+        max_records_per_file=options.max_records_per_file,
+        float64=options.float64,
+        codec=options.codec,
+        storage_options=options.storage,
+        empty_partition=options.empty_partition,
+        owner_pid=_driver_pid(),
+    )
+
+
+def is_needed(options: WriteOptions, struct: StructType) -> bool:
+    """Return whether a write would write anything, after checking that it is possible."""
+    job = plan(options, struct)
+    abort_job(job)
+    return not job.skip
+
+
+def _resolved(name: str, schema: pa.Schema) -> str:
+    """Return a column's name as the frame spells it: names of columns are in any case in Spark."""
+    if name in schema.names:
+        return name
+    alike = [known for known in schema.names if known.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else name
+
+
+class Committed(WriterCommitMessage):  # type: ignore[misc]
+    """What one task staged."""
+
+    def __init__(self, commit: TaskCommit) -> None:
+        self.commit = commit
+
+
+class Writer(DataSourceArrowWriter):  # type: ignore[misc]
+    """Writes a frame as a data set.
+
+    Parameters
+    ----------
+    job : WriteJob
+        From `plan`.
+    struct : pyspark.sql.types.StructType
+        The columns of the frame.
+    """
+
+    def __init__(self, job: WriteJob, struct: StructType) -> None:
+        self._job = job
+        self._vectors = vector_columns(struct)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the files of one task."""
+        batches = (with_lists(batch, self._vectors) for batch in iterator)
+        return Committed(write_task(self._job, TaskContext.get().partitionId(), batches))
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what all tasks staged."""
+        commit_job(self._job, [message.commit for message in messages if message is not None])
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what was staged."""
+        del messages
+        abort_job(self._job)
+
+
+def _driver_pid() -> int:
+    """Return the process id of the JVM that this worker was started for.
+
+    Workers are forked from a daemon that leads a process group of its own, and whose parent is the
+    JVM; where Spark uses no daemon, the JVM is the parent.
+    """
+    parent = os.getppid()
+    if os.getpgrp() != parent:
+        return parent
+    try:
+        # proc(5): the name in brackets may hold anything; behind it stand the state and the parent.
+        status = Path(f"/proc/{parent}/stat").read_text(errors="replace")
+        return int(status.rpartition(")")[2].split()[1])
+    except OSError:
+        done = subprocess.run(
+            ["ps", "-o", "ppid=", "-p", str(parent)], capture_output=True, text=True, check=False
+        )
+        return int(done.stdout) if done.stdout.strip().isdigit() else parent
