@@ -140,7 +140,7 @@ def read_tfrecord(
     pyspark.errors.AnalysisException
         Nothing is there, an option that is none, or records that no one schema describes.
     """
-    settings = _known_source(session)
+    _know_source(session)
     found: dict[str, Any] = {
         "recordType": record_type,
         "compression": compression,
@@ -151,11 +151,9 @@ def read_tfrecord(
         found["pathColumn"] = path_column
     if columns is not None:
         found["columns"] = json.dumps(list(columns))
-    reader = session.read.format(NAMES[0]).options(**found).options(**settings.options())
-    if schema is not None:
-        reader = reader.schema(schema)
-    with translated():
-        return reader.load(path if isinstance(path, str) else list(path))
+    given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema
+    paths = path if isinstance(path, str) else list(path)
+    return completion.load_columns(session, paths, given, _texts(found))
 
 
 def write_tfrecord(
@@ -195,6 +193,7 @@ def write_tfrecord(
     """
     names = [partition_by] if isinstance(partition_by, str) else list(partition_by)
     session = df.sparkSession
+    _know_source(session)
     asked = {
         "recordType": record_type,
         "compression": compression,
@@ -203,20 +202,24 @@ def write_tfrecord(
         "float64": float64,
         "emptyPartition": empty_partition,
         **(options or {}),
-        **_known_source(session).options(),
+        **of_session(session).options(),
         REQUEST_OPTION: completion.request(mode, names),
     }
-    given = {name: str(value) for name, value in asked.items() if value is not None}
     with translated():
-        if completion.is_needed(session, path, given, df.schema):
-            completion.append(df, path, given)
+        if completion.is_needed(session, path, _texts(asked), df.schema):
+            completion.append(df, path, _texts(asked))
 
 
-def _known_source(session: Any) -> Settings:
-    settings = of_session(session)
+def _know_source(session: Any) -> None:
     if not _is_registered(session):
-        _register_source(session, settings)
-    return settings
+        _register_source(session, of_session(session))
+
+
+def _texts(options: Mapping[str, Any]) -> dict[str, str]:
+    found = {name: str(value) for name, value in options.items() if value is not None}
+    return {
+        name: text.lower() if text in ("True", "False") else text for name, text in found.items()
+    }
 
 
 _ON_CORRUPT: dict[OnCorrupt, dict[str, str]] = {

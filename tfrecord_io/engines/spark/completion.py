@@ -5,7 +5,10 @@ Of a DataFrameWriter with a Python data source, Spark lets only the modes ``appe
 the writer's own checks would come after jobs that shuffle. So, while a session is registered, four
 methods look at what they were asked for:
 
-- ``DataFrameReader.load`` adds the session's settings as options.
+- ``DataFrameReader.load`` first asks the driver which columns there are: what is wrong is told at
+  once, partition columns are added to a schema of the user's, and Connect, which analyzes a plan
+  anew for every action, infers nothing again. Then it has a fresh reader load these columns, with
+  the session's settings as options.
 - ``DataFrameWriter.save`` first asks the driver whether the write is possible, or, for the mode
   ``ignore``, needed. Then it has a fresh writer append, with mode and partition columns as options.
 - ``DataFrameWriter.saveAsTable`` and ``save`` after ``bucketBy`` refuse.
@@ -24,9 +27,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
 
 from tfrecord_io.engines.spark.conditions import translated
-from tfrecord_io.engines.spark.options import CHECK_OPTION, REQUEST_OPTION
+from tfrecord_io.engines.spark.options import (
+    CHECK_OPTION,
+    DESCRIBE_OPTION,
+    REQUEST_OPTION,
+    STORED_OPTION,
+)
 from tfrecord_io.engines.spark.settings import of_session
 from tfrecord_io.engines.spark.source import NAMES, NOT_NEEDED
 
@@ -41,9 +50,20 @@ _SAVE_MODES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _State:
+class _Reading:
+    """What a DataFrameReader was told so far."""
+
+    session: Any
+    source: str | None
+    has_schema: bool
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Writing:
     """What a DataFrameWriter was told so far."""
 
+    session: Any
     source: str | None
     mode: str | None
     partition_by: tuple[str, ...]
@@ -57,13 +77,10 @@ class _Kind(Protocol):
     reader: type
     writer: type
 
-    def reader_session(self, reader: Any) -> Any:
-        """Return the session of a DataFrameReader."""
+    def reading(self, reader: Any) -> _Reading:
+        """Return what a DataFrameReader was told."""
 
-    def reader_source(self, reader: Any) -> str | None:
-        """Return the format that it was told, if any."""
-
-    def state(self, writer: Any) -> _State:
+    def writing(self, writer: Any) -> _Writing:
         """Return what a DataFrameWriter was told."""
 
     def columns(self, writer: Any) -> Any:
@@ -81,27 +98,25 @@ class _Classic:
 
         self.reader, self.writer = DataFrameReader, DataFrameWriter
 
-    def reader_session(self, reader: Any) -> Any:
-        return reader._spark
+    def reading(self, reader: Any) -> _Reading:
+        java = reader._jreader
+        return _Reading(
+            session=reader._spark,
+            source=java.source(),
+            has_schema=java.userSpecifiedSchema().isDefined(),
+            options=_scala_map(java.extraOptions()),
+        )
 
-    def reader_source(self, reader: Any) -> str | None:
-        found = reader._jreader.source()
-        return None if found is None else str(found)
-
-    def state(self, writer: Any) -> _State:
+    def writing(self, writer: Any) -> _Writing:
         java = writer._jwrite
         columns = java.partitioningColumns()
-        options = java.extraOptions().iterator()
-        found = {}
-        while options.hasNext():
-            pair = options.next()
-            found[pair._1()] = pair._2()
-        return _State(
+        return _Writing(
+            session=writer._spark,
             source=java.source(),
             mode=java.curmode().name(),
-            partition_by=tuple(_sequence(columns.get())) if columns.isDefined() else (),
-            is_bucketed=bool(java.bucketColumnNames().isDefined()),
-            options=found,
+            partition_by=_scala_sequence(columns.get()) if columns.isDefined() else (),
+            is_bucketed=java.bucketColumnNames().isDefined(),
+            options=_scala_map(java.extraOptions()),
         )
 
     def columns(self, writer: Any) -> Any:
@@ -111,8 +126,17 @@ class _Classic:
         return self.writer(writer._df)
 
 
-def _sequence(java: Any) -> list[str]:
-    return [java.apply(index) for index in range(java.size())]
+def _scala_sequence(java: Any) -> tuple[str, ...]:
+    return tuple(java.apply(index) for index in range(java.size()))
+
+
+def _scala_map(java: Any) -> dict[str, str]:
+    found = {}
+    pairs = java.iterator()
+    while pairs.hasNext():
+        pair = pairs.next()
+        found[pair._1()] = pair._2()
+    return found
 
 
 class _Connect:
@@ -123,16 +147,18 @@ class _Connect:
 
         self.reader, self.writer = DataFrameReader, DataFrameWriter
 
-    def reader_session(self, reader: Any) -> Any:
-        return reader._client
+    def reading(self, reader: Any) -> _Reading:
+        return _Reading(
+            session=reader._client,
+            source=reader._format,
+            has_schema=bool(reader._schema),
+            options={name: text for name, text in reader._options.items() if text is not None},
+        )
 
-    def reader_source(self, reader: Any) -> str | None:
-        found: str | None = reader._format
-        return found
-
-    def state(self, writer: Any) -> _State:
+    def writing(self, writer: Any) -> _Writing:
         told = writer._write
-        return _State(
+        return _Writing(
+            session=writer._spark,
             source=told.source,
             mode=told.mode,
             partition_by=tuple(told.partitioning_cols or ()),
@@ -184,15 +210,49 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
     def load(
         self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
     ) -> Any:
-        session = kind.reader_session(self)
-        if not _is_ours(format or kind.reader_source(self), session):
+        told = kind.reading(self)
+        if not _is_ours(format or told.source, told.session):
             return own(self, path, format, schema, **options)
-        for name, text in of_session(session).options().items():
-            self.option(name, text)
-        with translated():
-            return own(self, path, format, schema, **options)
+        self.options(**options)
+        if format is not None:
+            self.format(format)
+        if schema is not None:
+            self.schema(schema)
+        told = kind.reading(self)
+        given = own(self, path).schema if told.has_schema else None
+        return load_columns(told.session, path, given, told.options)
 
     return load
+
+
+def load_columns(session: Any, path: Any, given: Any, options: Mapping[str, str]) -> Any:
+    """Load a data set after asking the driver for its columns.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession
+        Where the format is registered.
+    path : str or list of str, optional
+        What to load.
+    given : pyspark.sql.types.StructType, optional
+        The schema that the user gave.
+    options : mapping
+        Options of the data source.
+    """
+    told = {**of_session(session).options(), **options}
+    asked = "" if given is None else given.json()
+    with translated():
+        answer = _load(session, path, {**told, DESCRIBE_OPTION: asked})
+        found = json.loads(answer.columns[0])
+        stored = {} if found["stored"] is None else {STORED_OPTION: json.dumps(found["stored"])}
+        return _load(session, path, {**told, **stored}, StructType.fromJson(found["columns"]))
+
+
+def _load(session: Any, path: Any, options: Mapping[str, str], schema: Any = None) -> Any:
+    reader = session.read.format(NAMES[0]).options(**options)
+    if schema is not None:
+        reader = reader.schema(schema)
+    return _replaced.get((type(reader), "load"), type(reader).load)(reader, path)
 
 
 def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,7 +264,7 @@ def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         partitionBy: str | list[str] | None = None,  # noqa: N803 - Spark's name
         **options: Any,
     ) -> None:
-        if not _is_ours(format or kind.state(self).source, self._spark):
+        if not _is_ours(format or kind.writing(self).source, self._spark):
             own(self, path, format, mode, partitionBy, **options)
             return
         self.mode(mode).options(**options)
@@ -212,17 +272,19 @@ def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
             self.partitionBy(partitionBy)
         if format is not None:
             self.format(format)
-        state = kind.state(self)
-        if state.is_bucketed:
+        told = kind.writing(self)
+        if told.is_bucketed:
             raise _refusal("'save' does not support bucketBy; use partitionBy")
-        _save(kind, own, self, path, state)
+        _save(kind, own, self, path, told)
 
     return save
 
 
 def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
-    def save_as_table(self: Any, name: str, format: str | None = None, *args: Any, **more: Any) -> None:
-        if not _is_ours(format or kind.state(self).source, self._spark):
+    def save_as_table(
+        self: Any, name: str, format: str | None = None, *args: Any, **more: Any
+    ) -> None:
+        if not _is_ours(format or kind.writing(self).source, self._spark):
             own(self, name, format, *args, **more)
             return
         raise _refusal(
@@ -241,16 +303,16 @@ def _refusal(text: str) -> AnalysisException:
 
 
 def _save(
-    kind: _Kind, own: Callable[..., Any], writer: Any, path: str | None, state: _State
+    kind: _Kind, own: Callable[..., Any], writer: Any, path: str | None, told: _Writing
 ) -> None:
-    mode = _SAVE_MODES.get((state.mode or "error").lower())
+    mode = _SAVE_MODES.get((told.mode or "error").lower())
     if mode is None:
-        raise _refusal(f"there is no mode {state.mode!r}")
-    session = writer._spark
+        raise _refusal(f"there is no mode {told.mode!r}")
+    session = told.session
     options = {
         **of_session(session).options(),
-        **state.options,
-        REQUEST_OPTION: request(mode, state.partition_by),
+        **told.options,
+        REQUEST_OPTION: request(mode, told.partition_by),
     }
     with translated():
         if not is_needed(session, path, options, kind.columns(writer)):
@@ -276,7 +338,5 @@ def request(mode: str, partition_by: Sequence[str]) -> str:
 
 def is_needed(session: Any, path: str | None, options: Mapping[str, str], columns: Any) -> bool:
     """Ask the driver whether a write is possible and would write anything."""
-    reader = session.read.format(NAMES[0]).options(**options)
-    own = _replaced.get((type(reader), "load"), type(reader).load)
-    answer = own(reader.option(CHECK_OPTION, columns.json()), path)
+    answer = _load(session, path, {**options, CHECK_OPTION: columns.json()})
     return bool(answer.columns != [NOT_NEEDED])

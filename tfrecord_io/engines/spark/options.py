@@ -29,6 +29,10 @@ from tfrecord_io.options import CodecName, Float64Mode, OnCorrupt, RecordType, S
 REQUEST_OPTION = "tfrecord_io.write"
 #: Asks only whether a write is possible; its value is the columns as JSON.
 CHECK_OPTION = "tfrecord_io.check"
+#: Asks only which columns a read has; its value is the schema that the user gave, or empty.
+DESCRIBE_OPTION = "tfrecord_io.describe"
+#: The types that the columns of a read have in the records, as the answer to that said.
+STORED_OPTION = "tfrecord_io.stored"
 
 _BOTH = ("path", "paths", "recordType", "codec", "compression", "implementation")
 _READ = (
@@ -44,7 +48,10 @@ _NAMES = {name.lower(): name for name in (*_BOTH, *_READ, *_WRITE)}
 
 #: What Spark itself adds for tables of the catalog.
 _OF_CATALOG = {"owner", "provider", "location", "external", "comment", "serialization.format"}
-_OF_OURS = {SESSION_OPTION, SECRET_OPTION, REQUEST_OPTION, CHECK_OPTION}
+_OF_OURS = {
+    *(SESSION_OPTION, SECRET_OPTION, REQUEST_OPTION),
+    *(CHECK_OPTION, DESCRIBE_OPTION, STORED_OPTION),
+}
 
 _ON_CORRUPT: dict[str, OnCorrupt] = {"failfast": "raise", "dropmalformed": "skip_record"}
 

@@ -17,11 +17,16 @@ from tfrecord_io.engines.spark import reading, writing
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
+    DESCRIBE_OPTION,
+    STORED_OPTION,
+    ReadOptions,
     read_options,
     write_options,
 )
 from tfrecord_io.engines.spark.settings import Settings, from_options
-from tfrecord_io.engines.spark.types import arrow_schema, spark_schema
+from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
+from tfrecord_io.errors import UnsupportedTypeError
+from tfrecord_io.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
@@ -53,23 +58,29 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
 
     @in_worker
     def schema(self) -> StructType:
-        """Return the columns that are there; or, if asked so, whether a write is possible."""
+        """Return the columns that are there; or the answer to a question of the client's."""
         if CHECK_OPTION in self.options:
-            options = write_options(self.options, self._settings, overwrite=False)
-            columns = StructType.fromJson(json.loads(self.options[CHECK_OPTION]))
-            is_needed = writing.is_needed(options, columns)
-            return StructType().add(NEEDED if is_needed else NOT_NEEDED, "boolean")
+            return StructType().add(self._is_needed(), "boolean")
         asked = read_options(self.options, self._settings)
-        plan = reading.plan(asked, columns=asked.columns, schema_only=True)
-        self._stored = plan.schema
-        return spark_schema(plan.schema)
+        if DESCRIBE_OPTION in self.options:
+            return StructType().add(_described(asked, self.options[DESCRIBE_OPTION]), "boolean")
+        self._stored = reading.plan(asked, columns=asked.columns, schema_only=True).schema
+        return spark_schema(self._stored)
+
+    def _is_needed(self) -> str:
+        options = write_options(self.options, self._settings, overwrite=False)
+        columns = StructType.fromJson(json.loads(self.options[CHECK_OPTION]))
+        return NEEDED if writing.is_needed(options, columns) else NOT_NEEDED
 
     @in_worker
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads these columns."""
         options = read_options(self.options, self._settings)
         kind = reading.FilteringReader if self._settings.push_filters else reading.Reader
-        return kind(options, arrow_schema(schema), self._stored)
+        stored = self._stored
+        if self.options.get(STORED_OPTION):
+            stored = schema_from_json(json.loads(self.options[STORED_OPTION]))
+        return kind(options, _readable(schema), stored)
 
     @in_worker
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -78,11 +89,37 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         return writing.Writer(writing.plan(options, schema), schema)
 
 
+def _described(asked: ReadOptions, given: str) -> str:
+    """Return the columns of a read as JSON: Spark's, and their types in the records."""
+    if not given:
+        found = reading.plan(asked, columns=asked.columns, schema_only=True).schema
+        struct, stored = spark_schema(found), schema_to_json(found)
+    else:
+        struct, stored = StructType.fromJson(json.loads(given)), None
+        found = reading.plan(asked, schema=_readable(struct)).schema
+        # As in Spark's own sources: partition columns that a schema does not name come last.
+        rest = pa.schema([field for field in found if field.name not in struct.names])
+        struct = StructType([*struct.fields, *spark_schema(rest).fields])
+    return json.dumps({"columns": struct.jsonValue(), "stored": stored})
+
+
+def _readable(struct: StructType) -> pa.Schema:
+    for name in vector_columns(struct):
+        raise UnsupportedTypeError(
+            f"column {name!r} is asked for as an ML vector, and records hold lists: read it as "
+            "array<double>, and make vectors of it with pyspark.ml.functions.array_to_vector",
+            feature=name,
+        )
+    return arrow_schema(struct)
+
+
 def source_class(name: str, settings: Settings) -> type[TFRecordSource]:
     """Return a data source of this name that knows a session's settings.
 
     Spark pickles the class it registers; one made here is pickled with its attributes.
     """
     return type(
-        TFRecordSource.__name__, (TFRecordSource,), {"source_name": name, "session_settings": settings}
+        TFRecordSource.__name__,
+        (TFRecordSource,),
+        {"source_name": name, "session_settings": settings},
     )
