@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 try:
-    import pyspark.sql.datasource
+    from tfrecord_io.engines.spark import completion
 except ImportError as error:
     raise MissingDependencyError(
-        "Spark needs pyspark 4.1 or newer; install tfrecord-io[spark]"
+        "the Spark adapter needs pyspark 4.1 or newer; install tfrecord-io[spark]"
     ) from error
 
-from tfrecord_io.engines.spark import completion
 from tfrecord_io.engines.spark.conditions import translated
 from tfrecord_io.engines.spark.options import REQUEST_OPTION
 from tfrecord_io.engines.spark.settings import Settings, is_connect, of_session

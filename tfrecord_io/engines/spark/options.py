@@ -336,6 +336,11 @@ def write_options(
     locality = texts.text("writeLocality") or "distributed"
     if locality not in ("distributed", "local"):
         raise OptionError(f"writeLocality is {locality!r}; it must be distributed or local")
+    if locality == "local" and mode.startswith("overwrite"):
+        raise OptionError(
+            "overwrite is not possible with writeLocality=local, since the driver does not see the "
+            "disks of the workers: remove the old folders, or append"
+        )
     most = texts.number("maxRecordsPerFile")
     if most is None:
         most = settings.max_records_per_file

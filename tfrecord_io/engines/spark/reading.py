@@ -3,14 +3,15 @@
 The reader is made in a Python worker beside the driver, pickled, and unpickled by each task. The
 plan goes with it, without its tasks; each `InputPartition` holds the tasks that are its own.
 
-Files are cut and packed as Spark packs those of its own sources: about ``max(openCostInBytes,
-min(maxPartitionBytes, all bytes / parallelism))`` a partition, each file costing
-``openCostInBytes`` beside its length. Unlike Spark, which begins with the largest file, they stay in
-the order of the listing, so that rows come in the order in which they were written.
+Files are cut and packed as Spark packs those of its own sources: at most ``min(maxPartitionBytes,
+max(openCostInBytes, all bytes / parallelism))`` a partition, each file costing ``openCostInBytes``
+beside its length. Unlike Spark, which begins with the largest file, they stay in the order of the
+listing, so that rows come in the order in which they were written.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import math
 import re
@@ -150,14 +151,12 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one task."""
         scan = self._planned()
+        ignored = (FileNotFoundError,) if self._options.ignore_missing else ()
         # Where there is nothing to read Spark makes a partition of its own.
         for task in getattr(partition, "tasks", ()):
-            try:
+            with contextlib.suppress(*ignored):
                 for batch in read_task(scan, task):
                     yield from _pieces(self._conformed(batch, task))
-            except FileNotFoundError:
-                if not self._options.ignore_missing:
-                    raise
 
     def _conformed(self, batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
         try:

@@ -162,7 +162,8 @@ def parse_bytes(name: str, text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise OptionError(f'{name} is {text!r}; it must be a size such as "128m"')
-    return int(found[1]) * _UNITS[found[2].lower()]
+    size: int = int(found[1]) * _UNITS[found[2].lower()]
+    return size
 
 
 def _parallelism(conf: Mapping[str, str]) -> int:

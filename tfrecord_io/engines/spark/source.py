@@ -86,7 +86,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Begin a write."""
         options = write_options(self.options, self._settings, overwrite=overwrite)
-        return writing.Writer(writing.plan(options, schema), schema)
+        return writing.make_writer(options, schema)
 
 
 def _described(asked: ReadOptions, given: str) -> str:

@@ -147,13 +147,13 @@ def _lists(vectors: pa.StructArray) -> pa.ListArray:
     counts = values.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     lengths = np.where(is_sparse, sizes.fill_null(0).to_numpy(zero_copy_only=False), counts)
     lengths = np.where(is_there, lengths, 0)
-    offsets = np.zeros(len(vectors) + 1, np.int64)
+    offsets: Any = np.zeros(len(vectors) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     held = np.where(is_there, counts, 0)
     # Where each value stands in its own vector: as it says if sparse, else in turn.
-    starts = np.repeat(np.cumsum(held) - held, held)
+    starts: Any = np.repeat(np.cumsum(held) - held, held)
     places = np.arange(held.sum()) - starts
-    of_sparse = np.repeat(is_sparse, held)
+    of_sparse: Any = np.repeat(is_sparse, held)
     places[of_sparse] = _flat(indices.filter(pa.array(is_sparse)))
     out = np.zeros(offsets[-1])
     out[np.repeat(offsets[:-1], held) + places] = _flat(values.filter(pa.array(is_there)))

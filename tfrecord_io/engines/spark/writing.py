@@ -4,13 +4,19 @@
 commits or aborts: all other processes. So the job is planned here, on the driver's machine, for
 classic and for Connect sessions alike: a path is the driver's, wherever the client is. The job's
 owner is the JVM, which lives as long as the application does. Task k is Spark's partition k.
+
+`LocalWriter` (``writeLocality=local``) has no job of the driver's: each task adds to the data set
+on the disk of the machine that it runs on, and commits by itself. So a job that fails leaves what
+its other tasks wrote, on each machine a whole data set.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,12 +28,11 @@ from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
-from tfrecord_io.errors import OptionError
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.write import plan_write
 
 
-def plan(options: WriteOptions, struct: StructType) -> WriteJob:
+def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = None) -> WriteJob:
     """Begin a job; see `tfrecord_io.write.plan_write`."""
     schema = arrow_schema(struct)
     return plan_write(
@@ -43,7 +48,7 @@ def plan(options: WriteOptions, struct: StructType) -> WriteJob:
         codec=options.codec,
         storage_options=options.storage,
         empty_partition=options.empty_partition,
-        owner_pid=_driver_pid(),
+        owner_pid=owner_pid,
     )
 
 
@@ -67,6 +72,13 @@ class Committed(WriterCommitMessage):  # type: ignore[misc]
 
     def __init__(self, commit: TaskCommit) -> None:
         self.commit = commit
+
+
+def make_writer(options: WriteOptions, struct: StructType) -> DataSourceArrowWriter:
+    """Return what writes a frame of these columns; its job has begun."""
+    if options.is_local:
+        return LocalWriter(options, struct)
+    return Writer(plan(options, struct, owner_pid=_driver_pid()), struct)
 
 
 class Writer(DataSourceArrowWriter):  # type: ignore[misc]
@@ -97,6 +109,37 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
         """Remove what was staged."""
         del messages
         abort_job(self._job)
+
+
+class LocalWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """Writes what each machine has of a frame to a disk of that machine.
+
+    Parameters
+    ----------
+    options : WriteOptions
+        The path is of the machine that a task runs on.
+    struct : pyspark.sql.types.StructType
+        The columns of the frame.
+    """
+
+    def __init__(self, options: WriteOptions, struct: StructType) -> None:
+        self._options = replace(options, mode="append")
+        self._struct = struct
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Add the rows of one task to this machine's data set."""
+        vectors = vector_columns(self._struct)
+        batches = (with_lists(batch, vectors) for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        if first is not None:
+            job = plan(self._options, self._struct)
+            try:
+                commit = write_task(job, 0, itertools.chain([first], batches))
+            except BaseException:
+                abort_job(job)
+                raise
+            commit_job(job, [commit])
+        return WriterCommitMessage()
 
 
 def _driver_pid() -> int:

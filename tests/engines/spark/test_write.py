@@ -1,0 +1,406 @@
+"""What Spark writes: the trees of the core, through the ordinary DataFrameWriter."""
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+from tests.codec.test_golden import CASES, Case
+from tests.support.trees import tree
+from tfrecord_io.attempt import write_task
+from tfrecord_io.commit import commit_job
+from tfrecord_io.engines import spark as tfr_spark
+from tfrecord_io.write import plan_write
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.errors import AnalysisException  # noqa: E402
+
+WORDS = [(8, "bat"), (8, "abc"), (1, "xyz"), (2, "aaa")]
+
+
+def words(spark):
+    return spark.createDataFrame(WORDS, "number int, word string")
+
+
+def rows(frame):
+    return sorted(map(tuple, frame.collect()), key=repr)
+
+
+def condition(error):
+    return error.value.getCondition()
+
+
+# --- the programs of spark-tfrecord's and spark-tensorflow-connector's documentation --------------
+
+
+def test_partition_by_program(spark, tmp_path):
+    d = str(tmp_path / "data")
+    df = words(spark)
+    (
+        df.repartition(3, "number")
+        .write.mode("overwrite")
+        .partitionBy("number")
+        .format("tfrecord")
+        .option("recordType", "Example")
+        .save(d)
+    )
+    names = {path.name for path in Path(d).iterdir()}
+    assert names == {"_SUCCESS", "number=1", "number=2", "number=8"}
+    back = spark.read.format("tfrecord").option("recordType", "Example").load(d)
+    assert back.columns == ["word", "number"]
+    assert rows(back) == sorted((word, number) for number, word in WORDS)
+
+
+def test_table_of_all_kinds_program(spark, tmp_path):
+    path = str(tmp_path / "data")
+    schema = (
+        "id int, IntegerCol int, LongCol bigint, FloatCol float, DoubleCol double, "
+        "VectorCol array<double>, StringCol string"
+    )
+    data = [
+        (11, 1, 23, 10.0, 14.0, [1.0, 2.0], "r1"),
+        (21, 2, 24, 12.0, 15.0, [2.0, 2.0], "r2"),
+    ]
+    df = spark.createDataFrame(data, schema)
+    df.write.format("tfrecord").option("recordType", "Example").save(path)
+    inferred = spark.read.format("tfrecord").option("recordType", "Example").load(path)
+    assert rows(inferred) == data
+    assert inferred.schema == df.schema
+    given = spark.read.format("tfrecord").schema(df.schema).load(path)
+    assert rows(given) == data
+    before = tree(Path(path))
+    with pytest.raises(AnalysisException) as error:
+        df.write.format("tfrecord").option("recordType", "Example").save(path)
+    assert condition(error) == "PATH_ALREADY_EXISTS"
+    assert tree(Path(path)) == before
+
+
+def test_connector_program(classic, tmp_path):
+    from pyspark.ml.linalg import Vectors
+
+    vectors = [Vectors.dense([1.0, 2.5]), Vectors.sparse(4, [1, 3], [7.0, 9.0]), None]
+    vectors += [Vectors.dense([]), Vectors.sparse(2, [], [])]
+    df = classic.createDataFrame(
+        [(i, v, i % 2 == 0) for i, v in enumerate(vectors)], ["i", "v", "b"]
+    )
+    df.coalesce(1).write.format("tfrecords").save(str(tmp_path / "data"))
+    table = tfr.read_table(tmp_path / "data")
+    expected = [[1.0, 2.5], [0.0, 7.0, 0.0, 9.0], None, [], [0.0, 0.0]]
+    assert table["v"].to_pylist() == expected
+    assert table["b"].to_pylist() == [True, False, True, False, True]
+    back = classic.read.format("tfrecords").load(str(tmp_path / "data"))
+    assert [row.v for row in back.sort("i").collect()] == expected
+
+
+def test_write_locality_local(spark, tmp_path):
+    df = spark.range(0, 6, 1, 3)
+    df.write.format("tfrecords").option("writeLocality", "local").save(str(tmp_path / "data"))
+    assert sorted(tfr.read_table(tmp_path / "data")["id"].to_pylist()) == list(range(6))
+    with pytest.raises(AnalysisException, match="writeLocality"):
+        df.write.format("tfrecords").mode("overwrite").option("writeLocality", "local").save(
+            str(tmp_path / "data")
+        )
+
+
+def test_sequence_example(spark, tmp_path):
+    path = str(tmp_path / "data")
+    schema = "id bigint, names array<array<string>>, values array<array<float>>"
+    data = [(1, [["a", "b"], ["c"]], [[1.5], []]), (2, [], None)]
+    df = spark.createDataFrame(data, schema)
+    df.write.format("tfrecord").option("recordType", "SequenceExample").save(path)
+    back = spark.read.format("tfrecord").option("recordType", "SequenceExample").load(path)
+    assert rows(back) == data
+
+
+def test_byte_array(spark, tmp_path):
+    path = str(tmp_path / "data")
+    df = spark.createDataFrame([(bytearray(b"\0\xff"),), (bytearray(b""),)], "byteArray binary")
+    df.write.format("tfrecord").option("recordType", "ByteArray").save(path)
+    back = spark.read.format("tfrecord").option("recordType", "ByteArray").load(path)
+    assert back.columns == ["byteArray"]
+    assert sorted(bytes(row[0]) for row in back.collect()) == [b"", b"\0\xff"]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_records_are_those_of_spark_tfrecord(classic, name, tmp_path):
+    case = Case(name)
+    if case.batch.num_rows == 0:
+        pytest.skip("a data set without rows has no part files here")
+    frame = classic.createDataFrame(pa.Table.from_batches([case.batch])).coalesce(1)
+    tfr_spark.write_tfrecord(frame, str(tmp_path / "d"), record_type=case.record_type)
+    (part,) = (tmp_path / "d").glob("part-*")
+    assert part.read_bytes() == case.data
+
+
+# --- the same tree as the core --------------------------------------------------------------------
+
+SELECT = [
+    "id",
+    "cast(id % 3 as byte) as b",
+    "cast(id as short) as s",
+    "cast(if(id % 5 = 0, null, id) as int) as i",
+    "cast(id as float) / 4 as f",
+    "cast(id as decimal(10, 2)) as dec",
+    "id % 2 = 0 as flag",
+    "concat('é', id) as text",
+    "cast(concat('x', id) as binary) as raw",
+    "date_add(date '2026-01-01', cast(id as int)) as day",
+    "timestamp '2026-01-01 00:00:00 UTC' + make_dt_interval(0, id) as ts",
+    "timestamp_ntz '2026-01-01 00:00:00' as ntz",
+    "sequence(0L, id % 4) as longs",
+    "if(id % 7 = 0, null, array(cast(id as string), 'z')) as texts",
+    "element_at(array('a/b', 'ü %', 'plain'), cast(id % 3 + 1 as int)) as p",
+    "if(id % 4 = 0, null, cast(id % 2 as int)) as q",
+]
+
+
+def table(ids):
+    start = dt.datetime(2026, 1, 1)
+    return pa.table(
+        {
+            "id": pa.array(ids, pa.int64()),
+            "b": pa.array([i % 3 for i in ids], pa.int8()),
+            "s": pa.array(ids, pa.int16()),
+            "i": pa.array([None if i % 5 == 0 else i for i in ids], pa.int32()),
+            "f": pa.array([i / 4 for i in ids], pa.float64()),
+            "dec": pa.array([Decimal(i) for i in ids], pa.decimal128(10, 2)),
+            "flag": pa.array([i % 2 == 0 for i in ids]),
+            "text": pa.array([f"é{i}" for i in ids], pa.large_string()),
+            "raw": pa.array([b"x%d" % i for i in ids], pa.large_binary()),
+            "day": pa.array([dt.date(2026, 1, 1) + dt.timedelta(i) for i in ids]),
+            "ts": pa.array(
+                [start + dt.timedelta(hours=i) for i in ids], pa.timestamp("us", "Europe/Berlin")
+            ),
+            "ntz": pa.array([start for _ in ids], pa.timestamp("us")),
+            "longs": pa.array([list(range(i % 4 + 1)) for i in ids], pa.large_list(pa.int64())),
+            "texts": pa.array([None if i % 7 == 0 else [str(i), "z"] for i in ids]),
+            "p": pa.array([("a/b", "ü %", "plain")[i % 3] for i in ids]).dictionary_encode(),
+            "q": pa.array([None if i % 4 == 0 else i % 2 for i in ids], pa.int32()),
+        }
+    )
+
+
+@pytest.mark.parametrize("partition_by", [[], ["p", "q"]], ids=["flat", "partitioned"])
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_same_tree_as_write_table(spark, tmp_path, partition_by, compression):
+    frame = spark.range(0, 40, 1, 4).selectExpr(*SELECT)
+    writer = frame.write.format("tfrecord").option("compression", compression)
+    writer.partitionBy(*partition_by).save(str(tmp_path / "spark"))
+    options = {"partition_by": partition_by, "compression": compression}
+    tfr.write_table(table(range(40)), tmp_path / "core", rows_per_task=10, **options)
+    assert tree(tmp_path / "spark") == tree(tmp_path / "core")
+
+    writer.mode("append").partitionBy(*partition_by).save(str(tmp_path / "spark"))
+    tfr.write_table(table(range(40)), tmp_path / "core", rows_per_task=10, mode="append", **options)
+    assert tree(tmp_path / "spark") == tree(tmp_path / "core")
+
+
+def test_tasks_are_spark_partitions(spark, tmp_path):
+    frame = spark.range(0, 40, 1, 4).where("id < 10 or id >= 20")
+    frame.write.format("tfrecord").save(str(tmp_path / "spark"))
+    job = plan_write(pa.schema([("id", pa.int64())]), tmp_path / "core")
+    runs = [range(10), range(0), range(20, 30), range(30, 40)]
+    commits = [
+        write_task(job, k, [pa.record_batch({"id": pa.array(run, pa.int64())})])
+        for k, run in enumerate(runs)
+    ]
+    commit_job(job, commits)
+    assert tree(tmp_path / "spark") == tree(tmp_path / "core")
+    assert {path.name for path in (tmp_path / "spark").iterdir()} == {
+        "_SUCCESS",
+        *(f"part-{k:05d}-000.tfrecord" for k in (0, 2, 3)),
+    }
+
+
+def test_empty_frame(spark, tmp_path):
+    frame = words(spark).where("number > 100")
+    frame.write.format("tfrecord").partitionBy("number").save(str(tmp_path / "spark"))
+    schema = pa.schema([("number", pa.int32()), ("word", pa.string())])
+    tfr.write_table(schema.empty_table(), tmp_path / "core", partition_by="number")
+    assert tree(tmp_path / "spark") == tree(tmp_path / "core")
+    assert spark.read.format("tfrecord").load(str(tmp_path / "spark")).columns == ["word", "number"]
+
+
+def test_functional_form(sessions, tmp_path):
+    for name, session in sessions.items():
+        frame = session.range(0, 40, 1, 4).selectExpr(*SELECT)
+        path = str(tmp_path / name)
+        tfr_spark.write_tfrecord(
+            frame, path, partition_by=["p", "q"], compression="gzip", max_records_per_file=2
+        )
+        with pytest.raises(AnalysisException) as error:
+            tfr_spark.write_tfrecord(frame, path, partition_by=["p", "q"])
+        assert condition(error) == "PATH_ALREADY_EXISTS"
+        back = tfr_spark.read_tfrecord(session, path, columns=["p", "id"])
+        assert back.columns == ["p", "id"]
+        assert rows(back) == rows(frame.select("p", "id"))
+    assert tree(tmp_path / "classic") == tree(tmp_path / "connect")
+
+
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def test_modes(spark, tmp_path):
+    path = str(tmp_path / "data")
+
+    def ids():
+        return sorted(tfr.read_table(path)["id"].to_pylist())
+
+    spark.range(2).write.mode("ignore").format("tfrecord").save(path)
+    assert ids() == [0, 1]
+    spark.range(5).write.mode("ignore").format("tfrecord").save(path)
+    assert ids() == [0, 1]
+    spark.range(2, 4).write.save(path, format="tfrecord", mode="append")
+    assert ids() == [0, 1, 2, 3]
+    spark.range(9, 10).write.save(path, mode="overwrite", format="tfrecord", partitionBy=None)
+    assert ids() == [9]
+    for mode in ("error", "errorifexists", None):
+        with pytest.raises(AnalysisException) as error:
+            spark.range(1).write.format("tfrecord").mode(mode).save(path)
+        assert condition(error) == "PATH_ALREADY_EXISTS"
+    assert ids() == [9]
+
+
+def test_overwriting_what_is_read(spark, tmp_path):
+    path = str(tmp_path / "data")
+    spark.range(10).write.format("tfrecord").save(path)
+    frame = spark.read.format("tfrecord").load(path)
+    frame.selectExpr("id * 10 as id").write.format("tfrecord").mode("overwrite").save(path)
+    assert sorted(tfr.read_table(path)["id"].to_pylist()) == list(range(0, 100, 10))
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_dynamic_partition_overwrite(spark, tmp_path, by_option):
+    path = str(tmp_path / "data")
+    words(spark).write.format("tfrecord").partitionBy("number").save(path)
+    frame = spark.createDataFrame([(8, "new")], "number int, word string")
+    writer = frame.write.format("tfrecord").mode("overwrite").partitionBy("number")
+    if by_option:
+        writer.option("partitionOverwriteMode", "dynamic").save(path)
+    else:
+        spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+        try:
+            writer.save(path)
+        finally:
+            spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    back = rows(spark.read.format("tfrecord").load(path))
+    assert back == [("aaa", 2), ("new", 8), ("xyz", 1)]
+
+
+def test_max_records_per_file(spark, tmp_path):
+    frame = spark.range(0, 10, 1, 1)
+    frame.write.format("tfrecord").option("maxRecordsPerFile", 4).save(str(tmp_path / "data"))
+    assert [tfr.count_rows(path) for path in sorted((tmp_path / "data").glob("part-*"))] == [
+        4,
+        4,
+        2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "suffix"),
+    [
+        ({"codec": "org.apache.hadoop.io.compress.GzipCodec"}, ".gz"),
+        ({"codec": "org.apache.hadoop.io.compress.SnappyCodec"}, ".snappy"),
+        ({"compression": "zstd", "compressionLevel": "5"}, ".zst"),
+        ({"compression": "bzip2"}, ".bz2"),
+        ({"compression": "uncompressed"}, ""),
+    ],
+)
+def test_compression(classic, tmp_path, options, suffix):
+    path = str(tmp_path / "data")
+    classic.range(0, 3, 1, 1).write.format("tfrecord").options(**options).save(path)
+    assert [part.name for part in Path(path).glob("part-*")] == [f"part-00000-000.tfrecord{suffix}"]
+    assert rows(classic.read.format("tfrecord").load(path)) == [(0,), (1,), (2,)]
+
+
+def test_names_of_columns_in_any_case(spark, tmp_path):
+    words(spark).write.format("TFRecord").partitionBy("NUMBER").save(str(tmp_path / "data"))
+    assert (tmp_path / "data" / "number=1").is_dir()
+
+
+# --- what is refused, before any work -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "expected", "text"),
+    [
+        ("map('a', id) as m", {}, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "column 'm'"),
+        ("struct(id) as s", {}, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "column 's'"),
+        ("array(array(id)) as a", {}, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "SequenceExample"),
+        ("make_ym_interval(1) as y", {}, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE", "column 'y'"),
+        ("id", {"recordTyp": "Example"}, "TFRECORD_INVALID_OPTION", "recordType"),
+        ("id", {"recordType": "example"}, "TFRECORD_INVALID_OPTION", "SequenceExample"),
+        ("id", {"codec": "rar"}, "TFRECORD_INVALID_OPTION", "rar"),
+        ("id", {"maxRecordsPerFile": "many"}, "TFRECORD_INVALID_OPTION", "whole number"),
+        ("id", {"partitionBy": "nothing"}, "TFRECORD_INVALID_PARTITIONING", "nothing"),
+        ("id", {"partitionBy": "id"}, "TFRECORD_INVALID_PARTITIONING", "all columns"),
+    ],
+)
+def test_refused_before_any_job(spark, tmp_path, select, options, expected, text):
+    ran = tmp_path / "ran"
+
+    def touch(batches):
+        ran.touch()
+        yield from batches
+
+    # A shuffle would run before Spark itself asks the data source anything.
+    frame = spark.range(3).mapInArrow(touch, "id long").repartition(2, "id").selectExpr(select)
+    with pytest.raises(AnalysisException, match=text) as error:
+        frame.write.format("tfrecord").options(**options).save(str(tmp_path / "data"))
+    assert condition(error) == expected
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_save_as_table_and_buckets_are_refused(spark, tmp_path):
+    frame = words(spark)
+    with pytest.raises(AnalysisException, match="TEMPORARY VIEW"):
+        frame.write.format("tfrecord").saveAsTable("some_table")
+    with pytest.raises(AnalysisException, match="bucketBy"):
+        frame.write.format("tfrecord").bucketBy(2, "number").save(str(tmp_path / "data"))
+    with pytest.raises(AnalysisException, match="there is no path"):
+        frame.write.format("tfrecord").save()
+
+
+# --- what is not ours -----------------------------------------------------------------------------
+
+
+def test_other_formats_pass_through(spark, tmp_path):
+    frame = words(spark)
+    frame.write.partitionBy("number").save(str(tmp_path / "parquet"))
+    frame.write.format("json").mode("overwrite").save(str(tmp_path / "json"))
+    assert rows(spark.read.load(str(tmp_path / "parquet"))) == rows(frame.select("word", "number"))
+    assert rows(spark.read.load(str(tmp_path / "json"), format="json")) == rows(frame)
+    with pytest.raises(AnalysisException, match="already exists"):
+        frame.write.save(str(tmp_path / "parquet"))
+
+
+def test_unregister_restores(sessions, tmp_path):
+    from pyspark.sql import readwriter as of_classic
+    from pyspark.sql.connect import readwriter as of_connect
+
+    def methods():
+        return [
+            getattr(owner, name)
+            for module in (of_classic, of_connect)
+            for owner, name in (
+                (module.DataFrameReader, "load"),
+                (module.DataFrameWriter, "save"),
+                (module.DataFrameWriter, "saveAsTable"),
+            )
+        ]
+
+    key = "spark.sql.python.filterPushdown.enabled"
+    before, setting = methods(), sessions["classic"].conf.get(key, None)
+    for session in sessions.values():
+        tfr_spark.register(session)
+        tfr_spark.register(session)
+    assert not set(before) & set(methods())
+    tfr_spark.unregister(sessions["classic"])
+    assert not set(before) & set(methods())
+    tfr_spark.unregister()
+    assert methods() == before
+    assert sessions["classic"].conf.get(key, None) == setting
