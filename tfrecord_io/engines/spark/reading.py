@@ -11,7 +11,6 @@ listing, so that rows come in the order in which they were written.
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import math
 import re
@@ -26,7 +25,7 @@ from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
-from tfrecord_io.errors import OptionError, SchemaMismatchError
+from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Selection, plan_files, plan_scan, read_task
 from tfrecord_io.storage import FileInfo, Storage
@@ -151,12 +150,21 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one task."""
         scan = self._planned()
-        ignored = (FileNotFoundError,) if self._options.ignore_missing else ()
         # Where there is nothing to read Spark makes a partition of its own.
         for task in getattr(partition, "tasks", ()):
-            with contextlib.suppress(*ignored):
-                for batch in read_task(scan, task):
-                    yield from _pieces(self._conformed(batch, task))
+            yield from self._rows(scan, task)
+
+    def _rows(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in read_task(scan, task):
+                yield from _pieces(self._conformed(batch, task))
+        except FileNotFoundError as error:
+            if not self._options.ignore_missing:
+                raise DatasetChangedError(
+                    "the file went after the read was planned; load the data set, or create the "
+                    "view again",
+                    path=task.file.url,
+                ) from error
 
     def _conformed(self, batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
         try:

@@ -1,0 +1,123 @@
+"""Writes that fail: retried tasks, killed workers, aborts; all old or all new, nothing left."""
+
+import os
+import signal
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+from tests.support.trees import tree
+from tfrecord_io.ownership import start_time
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.errors import PySparkException  # noqa: E402
+
+MODES = ["error", "overwrite", "append"]
+
+
+def save(frame, path, mode):
+    frame.write.format("tfrecord").mode(mode).save(str(path))
+
+
+@pytest.fixture
+def target(spark, request, tmp_path):
+    """A path with data, unless the mode is that of a new data set."""
+    path = tmp_path / "data"
+    if request.getfixturevalue("mode") != "error":
+        spark.range(100, 103).write.format("tfrecord").save(str(path))
+    return path
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_task_that_fails_once(spark, target, mode, tmp_path):
+    flag = str(tmp_path / "failed")
+    expected = [*range(100, 103)] if mode == "append" else []
+
+    def fail_once(batches):
+        for index, batch in enumerate(batches):
+            yield batch
+            if index == 0 and batch.column("id")[0].as_py() == 0 and not Path(flag).exists():
+                Path(flag).touch()
+                raise RuntimeError("once")
+
+    frame = spark.range(0, 20_000, 1, 2).mapInArrow(fail_once, "id long")
+    save(frame, target, mode)
+    assert Path(flag).exists()
+    assert sorted(tfr.read_table(target)["id"].to_pylist()) == sorted([*range(20_000), *expected])
+    assert not (target / ".tfrecord-io").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_worker_that_is_killed(spark, target, mode, tmp_path):
+    flag = str(tmp_path / "killed")
+
+    def kill_once(batches):
+        for batch in batches:
+            yield batch
+            if batch.column("id")[0].as_py() == 0 and not Path(flag).exists():
+                Path(flag).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = spark.range(0, 20_000, 1, 2).mapInArrow(kill_once, "id long")
+    save(frame, target, mode)
+    assert tfr.count_rows(target) == 20_000 + (3 if mode == "append" else 0)
+    assert not (target / ".tfrecord-io").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_task_that_always_fails(spark, target, mode, tmp_path):
+    before = tree(tmp_path)
+
+    def fail(batches):
+        for batch in batches:
+            yield batch
+            if batch.column("id")[0].as_py() >= 10_000:
+                raise RuntimeError("always")
+
+    frame = spark.range(0, 20_000, 1, 2).mapInArrow(fail, "id long")
+    with pytest.raises(PySparkException, match="always"):
+        save(frame, target, mode)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_value_that_cannot_be_written(spark, target, mode, tmp_path):
+    before = tree(tmp_path)
+    frame = spark.range(0, 20, 1, 2).selectExpr("id", "if(id = 15, 1e300D, 1D) as big")
+    with pytest.raises(PySparkException, match=r"EncodeError.*'big'"):
+        save(frame.select("big"), target, "overwrite" if mode == "append" else mode)
+    assert tree(tmp_path) == before
+
+
+def test_a_commit_that_fails(spark, tmp_path):
+    """Another writer is done first, and the mode is error."""
+    path = str(tmp_path / "new")
+
+    def interfere(batches):
+        tfr.write_table(pa.table({"id": [1]}), path)
+        yield from batches
+
+    frame = spark.range(0, 2, 1, 1).mapInArrow(interfere, "id long")
+    with pytest.raises(PySparkException, match="DatasetExistsError"):
+        save(frame, path, "error")
+    assert tfr.read_table(path)["id"].to_pylist() == [1]
+    assert {one.name for one in Path(path).iterdir()} == {"_SUCCESS", "part-00000-000.tfrecord"}
+
+
+def test_the_job_belongs_to_the_jvm(spark, sessions, tmp_path):
+    """Another write meanwhile takes the job for a living one, and the JVM for its owner."""
+    path, seen = str(tmp_path / "data"), str(tmp_path / "seen")
+
+    def look(batches):
+        (job,) = (one.name for one in Path(path, ".tfrecord-io").iterdir())
+        Path(seen).write_text(job)
+        tfr.clean(path)
+        yield from batches
+
+    frame = spark.range(0, 2, 1, 1).mapInArrow(look, "id long")
+    save(frame, path, "error")
+    assert tfr.count_rows(path) == 2
+    jvm = sessions["classic"].sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    assert f"-{jvm}-{start_time(jvm)}" in Path(seen).read_text()

@@ -1,0 +1,435 @@
+"""What Spark reads: columns, options, filters, damage; rows as the core has them."""
+
+import datetime as dt
+import json
+import os
+import shutil
+
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+from tests.codec.test_golden import GOLDEN
+from tests.support.frames import examples
+from tfrecord_io.engines import spark as tfr_spark
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
+from pyspark.sql.types import (  # noqa: E402
+    ArrayType,
+    BinaryType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+
+def load(spark, path, **options):
+    return spark.read.format("tfrecord").options(**options).load(str(path))
+
+
+def rows(frame):
+    return sorted(map(tuple, frame.collect()), key=repr)
+
+
+@pytest.fixture(scope="module")
+def events(tmp_path_factory):
+    """3 days of 4 rows each, written by the core."""
+    path = tmp_path_factory.mktemp("events") / "data"
+    table = pa.table(
+        {
+            "id": pa.array(range(12), pa.int64()),
+            "x": pa.array([i / 2 for i in range(12)], pa.float32()),
+            "name": pa.array([None if i % 5 == 4 else f"n{i}" for i in range(12)]),
+            "day": pa.array([f"2026-01-0{1 + i // 4}" for i in range(12)]),
+            "n": pa.array([i // 2 for i in range(12)], pa.int32()),
+        }
+    )
+    tfr.write_table(table, path, partition_by=["day", "n"])
+    return path
+
+
+@pytest.fixture
+def wild(events, tmp_path):
+    """The same without the manifest: as others would have written it."""
+    shutil.copytree(events, tmp_path / "wild")
+    (tmp_path / "wild" / "_SUCCESS").unlink()
+    return tmp_path / "wild"
+
+
+def test_types_of_an_own_data_set(spark, tmp_path):
+    moment = dt.datetime(2026, 1, 2, 3, 4, 5)
+    table = pa.table(
+        {
+            "u8": pa.array([200], pa.uint8()),
+            "u64": pa.array([2**62], pa.uint64()),
+            "half": pa.array([0.5], pa.float16()),
+            "seconds": pa.array([moment], pa.timestamp("s", "UTC")),
+            "nanos": pa.array([moment], pa.timestamp("ns")),
+            "date64": pa.array([dt.date(2026, 1, 2)], pa.date64()),
+            "time": pa.array([dt.time(1, 2, 3)], pa.time32("s")),
+            "wait": pa.array([dt.timedelta(seconds=5)], pa.duration("ms")),
+            "fixed": pa.array([[1, 2]], pa.list_(pa.int16(), 2)),
+            "nothing": pa.nulls(1),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data")
+    frame = load(spark, tmp_path / "data")
+    assert [field.dataType.simpleString() for field in frame.schema] == [
+        *("smallint", "bigint", "float", "timestamp", "timestamp_ntz", "date", "bigint"),
+        *("interval day to second", "array<smallint>", "void"),
+    ]
+    (row,) = frame.selectExpr("*", "unix_timestamp(seconds) as unix").collect()
+    assert row.unix == int(moment.replace(tzinfo=dt.timezone.utc).timestamp())
+    assert row.asDict() | {"seconds": None, "unix": None} == {
+        "u8": 200,
+        "u64": 2**62,
+        "half": 0.5,
+        "seconds": None,
+        "nanos": moment,
+        "date64": dt.date(2026, 1, 2),
+        "time": 3723,
+        "wait": dt.timedelta(seconds=5),
+        "fixed": [1, 2],
+        "nothing": None,
+        "unix": None,
+    }
+
+
+def test_inference(spark, tmp_path):
+    (tmp_path / "a").write_bytes(
+        examples({"i": 1, "f": 0.5, "s": "x", "b": b"\xff", "many": [1, 2]}, {"mixed": 1})
+    )
+    (tmp_path / "b").write_bytes(examples({"mixed": 0.5, "late": "y"}))
+    schema = {field.name: field.dataType for field in load(spark, tmp_path).schema}
+    assert schema == {
+        "i": LongType(),
+        "f": FloatType(),
+        "s": StringType(),
+        "b": BinaryType(),
+        "many": ArrayType(LongType()),
+        "mixed": DoubleType(),
+        "late": StringType(),
+    }
+    assert load(spark, tmp_path).count() == 3
+
+
+def test_sampling_ratio(spark, tmp_path):
+    for name, row in (("a", {"x": 1}), ("b", {"y": 1})):
+        (tmp_path / name).write_bytes(examples(row))
+    assert load(spark, tmp_path, samplingRatio=0.5).columns == ["x"]
+    assert load(spark, tmp_path).columns == ["x", "y"]
+
+
+@pytest.mark.parametrize("kind", ["events", "wild"])
+def test_rows_and_partition_columns(spark, request, kind):
+    path = request.getfixturevalue(kind)
+    frame = load(spark, path)
+    assert frame.columns == ["id", "x", "name", "day", "n"]
+    types = {field.name: field.dataType.simpleString() for field in frame.schema}
+    # The manifest says that a day is a string; Spark's own inference finds a date.
+    assert types["day"] == ("string" if kind == "events" else "date")
+    assert types["n"] == "int"
+    expected = tfr.read_table(path).to_pylist()
+    assert rows(frame) == sorted((tuple(row.values()) for row in expected), key=repr)
+
+
+def test_a_users_schema(spark, events):
+    frame = spark.read.format("tfrecord").schema("name string, id int").load(str(events))
+    assert frame.columns == ["name", "id", "day", "n"]
+    assert frame.schema["id"].dataType == IntegerType()
+    assert sorted(row.id for row in frame.collect()) == list(range(12))
+    typed = spark.read.load(str(events), format="tfrecord", schema="n string, id double, day date")
+    assert typed.columns == ["n", "id", "day"]
+    assert typed.where("n = '3'").select("day").distinct().collect()[0][0] == dt.date(2026, 1, 2)
+
+
+def test_a_schema_in_which_values_do_not_fit(spark, events):
+    frame = spark.read.format("tfrecord").schema("name bigint").load(str(events))
+    with pytest.raises(PySparkException, match=r"SchemaMismatchError.*'name'"):
+        frame.collect()
+    with_nulls = StructType().add("name", "string", nullable=False)
+    with pytest.raises(PySparkException, match="no null"):
+        spark.read.format("tfrecord").schema(with_nulls).load(str(events)).collect()
+
+
+def test_a_vector_cannot_be_asked_for(classic, events):
+    from pyspark.ml.linalg import VectorUDT
+
+    with pytest.raises(AnalysisException, match="array_to_vector"):
+        classic.read.format("tfrecord").schema(StructType().add("v", VectorUDT())).load(str(events))
+
+
+def test_paths(spark, wild):
+    def ids(*paths, **options):
+        reader = spark.read.format("tfrecord").options(**options)
+        found = reader.load([str(path) for path in paths] if len(paths) > 1 else str(paths[0]))
+        return sorted(row.id for row in found.select("id").collect())
+
+    first, second = wild / "day=2026-01-01", wild / "day=2026-01-02"
+    assert ids(first) == [0, 1, 2, 3]
+    assert ids(first, second) == list(range(8))
+    assert ids(wild / "day=*" / "n=[13]") == [2, 3, 6, 7]
+    assert ids(f"file://{first}") == ids(f"file:{first}") == [0, 1, 2, 3]
+    part = next((first / "n=0").glob("part-*"))
+    assert ids(part) == [0, 1]
+    assert load(spark, first).columns == ["id", "x", "name", "n"]
+    assert load(spark, first, basePath=wild).columns == ["id", "x", "name", "day", "n"]
+    assert load(spark, wild, recursiveFileLookup=True).columns == ["id", "x", "name"]
+    with pytest.raises(AnalysisException, match="not below"):
+        load(spark, first, basePath=second)
+
+
+def test_path_glob_filter_and_times(spark, tmp_path):
+    times = {"a.tfrecord": 1_700_000_000, "b.tfr": 1_700_000_100, "c.txt": 1_800_000_000}
+    for name, moment in times.items():
+        data = examples({"name": name}) if name != "c.txt" else b"no records"
+        (tmp_path / name).write_bytes(data)
+        os.utime(tmp_path / name, (moment, moment))
+
+    def names(**options):
+        return [row.name for row in load(spark, tmp_path, **options).sort("name").collect()]
+
+    assert names(pathGlobFilter="*.tf*") == ["a.tfrecord", "b.tfr"]
+    assert names(pathGlobFilter="{a,x}.*") == ["a.tfrecord"]
+    # 1,700,000,050 in the session's zone, Asia/Kolkata.
+    between = "2023-11-15T03:44:10"
+    assert names(pathGlobFilter="*.tf*", modifiedBefore=between) == ["a.tfrecord"]
+    assert names(modifiedAfter=between, modifiedBefore="2024-01-01") == ["b.tfr"]
+    in_tokyo = {"modifiedAfter": between, "timeZone": "Asia/Tokyo"}
+    assert names(pathGlobFilter="*.tf*", **in_tokyo) == ["a.tfrecord", "b.tfr"]
+
+
+def test_path_column(spark, wild):
+    frame = load(spark, wild, pathColumn="file")
+    assert frame.columns[-1] == "file"
+    found = {row.file for row in frame.select("file").collect()}
+    assert found == {str(path) for path in wild.rglob("part-*")}
+
+
+def test_missing_paths(spark, tmp_path):
+    for frame in (
+        lambda: load(spark, tmp_path / "nothing"),
+        lambda: spark.read.format("tfrecord").schema("a int").load(str(tmp_path / "nothing")),
+    ):
+        with pytest.raises(AnalysisException) as error:
+            frame()
+        assert error.value.getCondition() == "PATH_NOT_FOUND"
+        assert "nothing" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"recursiveFileLookup": "maybe"}, "true or false"),
+        ({"mode": "PERMISSIVE"}, "DROPMALFORMED"),
+        ({"columnNameOfCorruptRecord": "c"}, "DROPMALFORMED"),
+        ({"mode": "whatever"}, "FAILFAST"),
+        ({"mode": "DROPMALFORMED", "ignoreCorruptFiles": "true"}, "contradict"),
+        ({"samplingRatio": "2"}, "samplingRatio"),
+        ({"modifiedAfter": "yesterday"}, "modifiedAfter"),
+        ({"maxPartitionBytes": "lots"}, "128m"),
+        ({"header": "true"}, "no option 'header'"),
+        ({"recordType": "SequenceExample"}, "record_type"),
+    ],
+)
+def test_wrong_options(classic, events, options, text):
+    with pytest.raises(AnalysisException, match=text):
+        load(classic, events, **options)
+
+
+def test_conflicting_kinds(spark, tmp_path):
+    (tmp_path / "a").write_bytes(examples({"x": 1}, {"x": "text"}))
+    with pytest.raises(AnalysisException, match="'x'") as error:
+        load(spark, tmp_path)
+    assert error.value.getCondition() == "UNABLE_TO_INFER_SCHEMA"
+
+
+# --- damage ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """Two files of 10 records; record 4 of the second has a wrong byte."""
+    tfr.write_table(
+        pa.table({"i": range(20)}), tmp_path / "damaged", rows_per_task=10, mode="append"
+    )
+    (tmp_path / "damaged" / "_SUCCESS").unlink()
+    path = tmp_path / "damaged" / "part-00001-000.tfrecord"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 10 * 4 + 14] ^= 1
+    path.write_bytes(data)
+    return tmp_path / "damaged"
+
+
+def test_damage_is_an_error(spark, damaged):
+    with pytest.raises(AnalysisException, match=r"part-00001-000.tfrecord.*record 4") as error:
+        load(spark, damaged)
+    assert error.value.getCondition() == "FAILED_READ_FILE.NO_HINT"
+    frame = spark.read.format("tfrecord").schema("i bigint").load(str(damaged))
+    with pytest.raises(PySparkException, match=r"part-00001-000.tfrecord.*record 4"):
+        frame.collect()
+
+
+def test_damage_is_skipped(spark, damaged):
+    assert rows(load(spark, damaged, mode="DROPMALFORMED")) == sorted(
+        ((i,) for i in range(20) if i != 14), key=repr
+    )
+    expected = sorted(((i,) for i in range(10)), key=repr)
+    assert rows(load(spark, damaged, ignoreCorruptFiles=True)) == expected
+    spark.conf.set("spark.sql.files.ignoreCorruptFiles", "true")
+    try:
+        assert rows(load(spark, damaged)) == expected
+    finally:
+        spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+def test_files_that_went(spark, wild):
+    schema = "id bigint"
+    gone = next(wild.rglob("part-*"))
+    files = spark.read.format("tfrecord").schema(schema)
+    # One partition holds all files: the first file's rows are out before the other is opened.
+    frame = (
+        files.option("ignoreMissingFiles", True).option("maxPartitionBytes", "1g").load(str(wild))
+    )
+    gone.unlink()
+    assert frame.count() == 10
+
+
+# --- filters and tasks ----------------------------------------------------------------------------
+
+
+def test_filters_prune_files(spark, wild):
+    """Files that a filter on partition columns excludes are not opened: they are damaged."""
+    for path in (wild / "day=2026-01-03").rglob("part-*"):
+        path.write_bytes(b"damaged")
+    frame = spark.read.format("tfrecord").schema("id bigint, name string").load(str(wild))
+    assert frame.where("day < '2026-01-03' and n > 0").count() == 6
+    assert frame.where("day in ('2026-01-01')").where("id % 2 = 0").count() == 2
+    with pytest.raises(PySparkException):
+        frame.where("n >= 4").count()
+
+
+FILTERS = [
+    *("id = 3", "id <> 3", "id > 3", "id <= 3", "id in (1, 2, 99)", "id not in (1, 2)"),
+    *("name is null", "name is not null", "name like 'n1%'", "name like '%0'", "name like '%1%'"),
+    *("not name like 'n1%'", "name <=> null", "name > 'n2'", "x > 1", "x <> 1.5", "x = 'NaN'"),
+    *("id = 3 or name = 'n4'", "day = '2026-01-02' and id > 5", "n = 0 and x < 1", "flag"),
+    *("not flag", "when > timestamp '2026-01-01 05:00:00'", "dec = 1.5", "id = 1e300"),
+]
+
+
+@pytest.fixture(scope="module")
+def filtered(tmp_path_factory):
+    path = tmp_path_factory.mktemp("filtered") / "data"
+    start = dt.datetime(2026, 1, 1)
+    table = pa.table(
+        {
+            "id": [*range(11), None],
+            "x": pa.array([float("nan"), *(i / 2 for i in range(11))], pa.float32()),
+            "name": [None if i % 5 == 4 else f"n{i}" for i in range(12)],
+            "flag": [None, *([True, False] * 5), True],
+            "when": pa.array(
+                [start + dt.timedelta(hours=i) for i in range(12)], pa.timestamp("us")
+            ),
+            "dec": pa.array([i / 2 for i in range(12)], pa.float32()),
+            "day": [f"2026-01-0{1 + i // 4}" for i in range(12)],
+            "n": [i // 2 for i in range(12)],
+        }
+    )
+    tfr.write_table(table, path, partition_by=["day", "n"])
+    return path
+
+
+@pytest.mark.parametrize("text", FILTERS)
+def test_filters_keep_what_spark_keeps(classic, filtered, text):
+    # Behind a cached frame nothing is pushed down: Spark filters by itself.
+    expected = load(classic, filtered).cache().where(text)
+    # As text: NaN is no equal of itself.
+    assert repr(rows(load(classic, filtered).where(text))) == repr(rows(expected))
+
+
+def test_tasks_are_packed(classic, tmp_path):
+    table = pa.table({"i": pa.array(range(1000, 5000), pa.int64())})
+    tfr.write_table(table, tmp_path / "data", rows_per_task=100)
+    size = (tmp_path / "data" / "part-00000-000.tfrecord").stat().st_size
+
+    def partitions(most, cost):
+        frame = load(classic, tmp_path / "data", maxPartitionBytes=most, openCostInBytes=cost)
+        batches = frame.rdd.glom().collect()
+        assert [row.i for batch in batches for row in batch] == list(range(1000, 5000))
+        return len(batches)
+
+    # As FilePartition.getFilePartitions: a file costs its length and the cost of opening it.
+    assert partitions(10 * (size + 1), 1) == 4
+    assert partitions("1g", 1) == 2
+    assert partitions(3 * size, size) == 20
+
+
+def test_nothing_to_read(spark, tmp_path):
+    tfr.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "data")
+    frame = load(spark, tmp_path / "data")
+    assert frame.columns == ["a"]
+    assert frame.collect() == []
+
+
+@pytest.mark.parametrize("name", ["arrays", "seq_basic", "codec_gzip", "part_two_levels"])
+def test_data_sets_of_spark_tfrecord(spark, name):
+    manifest = json.loads((GOLDEN / f"{name}.manifest.json").read_text())
+    options = {"recordType": manifest["write_options"]["recordType"]}
+    frame = load(spark, GOLDEN / name, **options)
+    assert {*frame.columns} == {field["name"] for field in manifest["schema"]["fields"]}
+    assert frame.count() == len(manifest["rows"])
+
+
+# --- SQL ------------------------------------------------------------------------------------------
+
+
+def test_temporary_view(spark, tmp_path):
+    path = tmp_path / "data"
+    spark.range(3).selectExpr("id", "id % 2 as p").write.format("tfrecord").partitionBy("p").save(
+        str(path)
+    )
+    spark.sql(
+        "CREATE OR REPLACE TEMPORARY VIEW v USING tfrecord "
+        f"OPTIONS (path '{path}', partitionBy 'p')"
+    )
+    assert rows(spark.sql("SELECT p, id FROM v WHERE p = 0")) == [(0, 0), (0, 2)]
+    spark.sql("INSERT INTO v VALUES (7, 1)")
+    assert rows(spark.sql("SELECT id FROM v WHERE p = 1")) == [(1,), (7,)]
+    assert len(list(path.glob("p=1/part-*"))) == 2
+    spark.sql("INSERT OVERWRITE v VALUES (9, 5)")
+    assert rows(spark.read.format("tfrecord").load(str(path))) == [(9, 5)]
+    spark.range(20, 21).selectExpr("id", "id as p").write.insertInto("v")
+    # Spark keeps what it planned for the whole of a view.
+    with pytest.raises(PySparkException, match="create the view again"):
+        spark.sql("SELECT * FROM v").collect()
+    assert rows(spark.read.format("tfrecord").load(str(path))) == [(20, 20), (9, 5)]
+    spark.sql("DROP VIEW v")
+
+
+def test_table_of_the_catalog(spark, tmp_path):
+    path = tmp_path / "data"
+    spark.range(3).write.format("tfrecord").save(str(path))
+    spark.sql(f"CREATE TABLE t USING tfrecord LOCATION '{path}'")
+    try:
+        assert rows(spark.sql(f"SELECT * FROM t WITH (path='{path}')")) == [(0,), (1,), (2,)]
+        spark.sql(f"INSERT INTO t WITH (path='{path}') VALUES (5)")
+        assert rows(spark.read.format("tfrecord").load(str(path)))[-1] == (5,)
+        for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (5)"):
+            with pytest.raises(AnalysisException, match=r"WITH \(path='...'\)"):
+                spark.sql(statement).collect()
+    finally:
+        spark.sql("DROP TABLE t")
+    assert (path / "_SUCCESS").exists()
+
+
+def test_session_without_register(sessions, events):
+    """The functional form changes nothing in Spark."""
+    for session in sessions.values():
+        frame = tfr_spark.read_tfrecord(session, str(events), schema="id int", path_column="at")
+        assert frame.columns == ["id", "day", "n", "at"]
+        assert frame.where("n = 1").count() == 2
