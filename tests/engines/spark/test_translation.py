@@ -1,0 +1,213 @@
+"""What needs no JVM: settings, stores, options, errors and types, as pure functions."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from tfrecord_io.errors import DatasetExistsError, OptionError, UnsupportedTypeError
+
+pytest.importorskip("pyspark")
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.sql.types import StructType
+
+from tfrecord_io.engines.spark.conditions import as_raised, as_spark
+from tfrecord_io.engines.spark.options import (
+    REQUEST_OPTION,
+    read_options,
+    write_options,
+)
+from tfrecord_io.engines.spark.settings import (
+    SECRET_OPTION,
+    Settings,
+    from_conf,
+    from_options,
+)
+from tfrecord_io.engines.spark.stores import resolve, storage_options
+from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, with_lists
+
+CONF = {
+    "spark.master": "local[3]",
+    "spark.sql.files.maxPartitionBytes": "64m",
+    "spark.sql.files.openCostInBytes": "1000",
+    "spark.sql.files.ignoreMissingFiles": "true",
+    "spark.sql.files.maxRecordsPerFile": "7",
+    "spark.sql.sources.partitionOverwriteMode": "DYNAMIC",
+    "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.hadoop.fs.defaultFS": "hdfs://name:8020",
+    "spark.hadoop.fs.s3a.access.key": "me",
+    "spark.hadoop.fs.s3a.secret.key": "hidden-word",
+    "spark.hadoop.fs.s3a.bucket.other.access.key": "you",
+    "spark.hadoop.dfs.replication": "1",
+}
+
+
+def test_settings_of_a_session():
+    settings = from_conf(CONF)
+    assert settings == Settings(
+        max_partition_bytes=64 * 1024**2,
+        open_cost_bytes=1000,
+        parallelism=3,
+        ignore_missing_files=True,
+        max_records_per_file=7,
+        dynamic_overwrite=True,
+        time_zone="Asia/Tokyo",
+        hadoop={
+            "fs.defaultFS": "hdfs://name:8020",
+            "fs.s3a.access.key": "me",
+            "fs.s3a.secret.key": "hidden-word",
+            "fs.s3a.bucket.other.access.key": "you",
+        },
+    )
+    assert from_options(settings.options(), Settings()) == settings
+    assert from_options({}, settings) is settings
+
+
+def test_credentials_are_hidden():
+    settings = from_conf(CONF)
+    assert "hidden-word" not in repr(settings)
+    # Spark redacts what has "secret" in its name (spark.redaction.regex).
+    holders = [name for name, text in settings.options().items() if "hidden-word" in text]
+    assert holders == [SECRET_OPTION]
+    assert "secret" in SECRET_OPTION
+    options = read_options({"path": "s3a://bucket/x", **settings.options()}, Settings())
+    assert "hidden-word" not in repr(options)
+
+
+@pytest.mark.parametrize(
+    ("path", "default", "expected"),
+    [
+        ("/a/b", "hdfs://name:8020/", "hdfs://name:8020/a/b"),
+        ("/a/b", "", "/a/b"),
+        ("/a/b", "file:///", "/a/b"),
+        ("file:/a/b", "hdfs://name:8020", "file:/a/b"),
+        ("hdfs://other/a", "hdfs://name:8020", "hdfs://other/a"),
+        ("/a/b", "s3a://bucket", "s3a://bucket/a/b"),
+    ],
+)
+def test_paths_resolve_as_in_spark(path, default, expected):
+    assert resolve(path, {"fs.defaultFS": default}) == expected
+
+
+def test_settings_of_a_bucket_go_before_those_of_all():
+    hadoop = {
+        "fs.s3a.access.key": "me",
+        "fs.s3a.secret.key": "word",
+        "fs.s3a.endpoint": "https://host",
+        "fs.s3a.endpoint.region": "eu-north-1",
+        "fs.s3a.bucket.other.access.key": "you",
+        "fs.s3a.bucket.open.aws.credentials.provider": (
+            "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+        ),
+    }
+    client = {"endpoint_url": "https://host", "region_name": "eu-north-1"}
+    assert storage_options("s3a://bucket/x", hadoop) == {
+        "key": "me",
+        "secret": "word",
+        "client_kwargs": client,
+    }
+    assert storage_options("s3://other/x", hadoop)["key"] == "you"
+    assert storage_options("s3a://open/x", hadoop)["anon"] is True
+    assert storage_options("/a/b", hadoop) == storage_options("hdfs://name/a", hadoop) == {}
+
+
+def test_options_go_before_settings():
+    settings = from_conf(CONF)
+    plain = read_options({"path": "file:/a"}, settings)
+    assert (plain.max_partition_bytes, plain.open_cost_bytes) == (64 * 1024**2, 1000)
+    assert plain.ignore_missing
+    assert (plain.on_corrupt, plain.compression) == ("raise", "infer")
+    options = {
+        "PATHS": json.dumps(["file:/a", "s3a://bucket/b"]),
+        "MaxPartitionBytes": "1k",
+        "ignoreMissingFiles": "FALSE",
+        "fs.s3a.access.key": "own",
+        "columns": "a, b",
+    }
+    own = read_options(options, settings)
+    assert own.paths == ("file:/a", "s3a://bucket/b")
+    assert own.max_partition_bytes == 1024
+    assert not own.ignore_missing
+    assert own.storage["key"] == "own"
+    assert own.columns == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("options", "overwrite", "mode", "partition_by"),
+    [
+        ({}, False, "append", ()),
+        ({}, True, "overwrite", ()),
+        ({"partitionBy": "a"}, True, "overwrite_partitions", ("a",)),
+        ({"partitionBy": "a", "partitionOverwriteMode": "static"}, True, "overwrite", ("a",)),
+        ({REQUEST_OPTION: '{"mode": "ignore", "partition_by": ["b"]}'}, False, "ignore", ("b",)),
+        ({REQUEST_OPTION: '{"mode": "error", "partition_by": []}'}, False, "error", ()),
+    ],
+)
+def test_modes(options, overwrite, mode, partition_by):
+    found = write_options({"path": "/a", **options}, from_conf(CONF), overwrite=overwrite)
+    assert (found.mode, found.partition_by) == (mode, partition_by)
+    assert found.max_records_per_file == 7
+
+
+@pytest.mark.parametrize("options", [{}, {"path": ""}, {"path": "/a", "partitonBy": "x"}])
+def test_options_that_are_refused(options):
+    with pytest.raises(OptionError, match=r"there is no path|did you mean 'partitionBy'"):
+        write_options(options, Settings(), overwrite=False)
+
+
+def test_conditions():
+    error = as_spark(DatasetExistsError("it is there", path="/a"))
+    assert error.getCondition() == "PATH_ALREADY_EXISTS"
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed: Traceback (most recent call last):\n"
+        '  File "a.py", line 1, in b\n'
+        f"pyspark.errors.exceptions.base.AnalysisException: {error}\n SQLSTATE: 38000\n\nmore"
+    )
+    told = AnalysisException(
+        message=text, errorClass="PYTHON_DATA_SOURCE_ERROR", messageParameters={}
+    )
+    raised = as_raised(told)
+    assert raised.getCondition() == "PATH_ALREADY_EXISTS"
+    assert str(raised) == "[PATH_ALREADY_EXISTS] it is there [/a]"
+    other = PySparkException(message="x", errorClass="OTHER", messageParameters={})
+    assert as_raised(other) is other
+
+
+def test_columns_there_and_back():
+    struct = StructType()
+    for name in ("boolean", "byte", "short", "integer", "long", "float", "double", "decimal(12,3)"):
+        struct.add(name, name)
+    for name in ("string", "binary", "date", "timestamp", "timestamp_ntz"):
+        struct.add(name, name)
+    struct.add("lists", ArrayType(ArrayType(StringType())))
+    assert spark_schema(arrow_schema(struct)) == struct
+
+
+def test_a_column_without_an_arrow_form():
+    struct = StructType().add("ok", "long").add("y", YearMonthIntervalType())
+    with pytest.raises(UnsupportedTypeError, match="'y'"):
+        arrow_schema(struct)
+
+
+def test_vectors():
+    vectors = [Vectors.sparse(3, [0, 2], [1.0, 3.0]), None, Vectors.dense([4.0]), None]
+    vectors += [Vectors.sparse(2, [], []), Vectors.dense([]), Vectors.dense([5.0, 6.0])]
+    storage = pa.struct(
+        [
+            pa.field("type", pa.int8(), nullable=False),
+            pa.field("size", pa.int32()),
+            pa.field("indices", pa.list_(pa.int32())),
+            pa.field("values", pa.list_(pa.float64())),
+        ]
+    )
+    keys = ("type", "size", "indices", "values")
+    values = [
+        None if one is None else dict(zip(keys, VectorUDT().serialize(one), strict=True))
+        for one in vectors
+    ]
+    expected = [None if one is None else one.toArray().tolist() for one in vectors]
+    batch = pa.record_batch({"i": range(7), "v": pa.array(values, storage)})
+    assert with_lists(batch, ("v",))["v"].to_pylist() == expected
+    assert with_lists(batch.slice(2, 4), ("v",))["v"].to_pylist() == expected[2:6]
+    assert with_lists(batch.slice(0, 0), ("v",))["v"].to_pylist() == []
