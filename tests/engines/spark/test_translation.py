@@ -10,7 +10,7 @@ from tfrecord_io.errors import DatasetExistsError, OptionError, UnsupportedTypeE
 pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.ml.linalg import Vectors, VectorUDT
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StringType, StructType, YearMonthIntervalType
 
 from tfrecord_io.engines.spark.conditions import as_raised, as_spark
 from tfrecord_io.engines.spark.options import (

@@ -179,8 +179,9 @@ def write_tfrecord(
         The target folder, as Spark resolves it.
     partition_by : str or sequence of str
         Columns that become ``key=value`` folders.
-    mode, record_type, compression, compression_level, max_records_per_file, float64,
-    empty_partition
+    mode, record_type, compression, compression_level, max_records_per_file
+        See `tfrecord_io.write_table`.
+    float64, empty_partition
         See `tfrecord_io.write_table`.
     options : mapping, optional
         More options of the data source, by Spark's names.
