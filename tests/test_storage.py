@@ -188,7 +188,10 @@ class StorageContract:
         storage.make_folders(f"{root}/p=1")
         for name in ("p=1/b", "p=1/a", "c"):
             put(storage, f"{root}/{name}", b"")
-        assert storage.glob(f"{root}/*/*") == [f"{root}/p=1/a", f"{root}/p=1/b"]
+        a, b = f"{root}/p=1/a", f"{root}/p=1/b"
+        assert storage.glob(f"{root}/*/*") == {a: storage.info(a), b: storage.info(b)}
+        assert list(storage.glob(f"{root}/*/*")) == [a, b]
+        assert storage.glob(f"{root}/p*") == {f"{root}/p=1": None}
 
     def test_age(self, place: tuple[Storage, str]) -> None:
         storage, root = place

@@ -119,8 +119,13 @@ class FsspecStorage:
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return None
 
-    def glob(self, pattern: str) -> list[str]:  # noqa: D102
-        return sorted(self._filesystem.glob(pattern))
+    def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
+        self._filesystem.invalidate_cache()
+        found = self._filesystem.glob(pattern, detail=True)
+        return {
+            path: None if details["type"] == "directory" else _fsspec_info(details)
+            for path, details in sorted(found.items())
+        }
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files: list[str] = []

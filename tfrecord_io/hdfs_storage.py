@@ -154,8 +154,9 @@ class HdfsStorage:
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return None
 
-    def glob(self, pattern: str) -> list[str]:  # noqa: D102
-        return sorted(self._filesystem.glob(pattern))
+    def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
+        found = self._filesystem.glob(pattern, detail=True)
+        return {path: _glob_info(path, details) for path, details in sorted(found.items())}
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files, folders = [], []
@@ -333,5 +334,14 @@ class _Stream:
 
 
 def _info(status: Any) -> FileInfo:
-    version = f"{status.length}-{status.modification_time}"
-    return FileInfo(path=status.path, size=status.length, version=version)
+    return _file_info(status.path, status.length, status.modification_time)
+
+
+def _glob_info(path: str, details: dict[str, Any]) -> FileInfo | None:
+    if details["type"] == "directory":
+        return None
+    return _file_info(path, details["size"], details["modification_time"])
+
+
+def _file_info(path: str, length: int, modified: int) -> FileInfo:
+    return FileInfo(path=path, size=length, version=f"{length}-{modified}")

@@ -104,8 +104,13 @@ class LocalStorage:
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return path
 
-    def glob(self, pattern: str) -> list[str]:  # noqa: D102
-        return sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
+    def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
+        found: dict[str, FileInfo | None] = {}
+        for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207
+            with contextlib.suppress(FileNotFoundError):
+                status = os.stat(path)  # noqa: PTH116
+                found[path] = None if stat.S_ISDIR(status.st_mode) else _file_info(path, status)
+        return found
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files: list[str] = []

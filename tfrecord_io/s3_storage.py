@@ -172,10 +172,16 @@ class S3Storage:
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return None
 
-    def glob(self, pattern: str) -> list[str]:  # noqa: D102
+    def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
         self._filesystem.invalidate_cache()
-        found = self._filesystem.glob(pattern)
-        return sorted(path for path in found if _folder_of(path) is None)
+        found = self._filesystem.glob(pattern, detail=True)
+        return {
+            path: None
+            if details["type"] == "directory"
+            else FileInfo(path=path, size=int(details["size"]), version=str(details["ETag"]))
+            for path, details in sorted(found.items())
+            if _folder_of(path) is None
+        }
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files, folders = [], []

@@ -169,8 +169,14 @@ class Storage(Protocol):
     def local_path(self, path: str) -> str | None:
         """Return a path that the operating system knows, or None for a remote store."""
 
-    def glob(self, pattern: str) -> list[str]:
-        """Return the paths that fit a pattern with ``*``, ``?``, ``[...]`` and ``**``, sorted."""
+    def glob(self, pattern: str) -> dict[str, FileInfo | None]:
+        """Return what fits a pattern with ``*``, ``?``, ``[...]`` and ``**``.
+
+        Returns
+        -------
+        dict
+            From the paths, sorted, to the infos of files, and None for folders.
+        """
 
     def tree(self, path: str, skip: str | None = None) -> Tree:
         """Return everything below a folder, except its entry named `skip`."""
