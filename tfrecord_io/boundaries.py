@@ -96,9 +96,7 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
             known.add(*mark)
         offset, record = known.before(task.start)
         if offset != task.start or not task.start:
-            with OpenFile(
-                storage, task.file, options, start=offset, stop=task.start
-            ) as opened:
+            with OpenFile(storage, task.file, options, start=offset, stop=task.start) as opened:
                 known.is_compressed = opened.compression is not None
                 if not known.is_compressed:
                     counter = FrameCounter(codec, options.limits)
