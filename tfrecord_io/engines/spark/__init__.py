@@ -151,8 +151,12 @@ def read_tfrecord(
     if columns is not None:
         found["columns"] = json.dumps(list(columns))
     given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema
-    paths = path if isinstance(path, str) else list(path)
-    return completion.load_columns(session, paths, given, _texts(found))
+    return completion.load_columns(
+        session,
+        path if isinstance(path, str) else list(path),
+        "" if given is None else given.json(),
+        _texts(found),
+    )
 
 
 def write_tfrecord(

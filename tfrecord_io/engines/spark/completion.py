@@ -55,7 +55,8 @@ class _Reading:
 
     session: Any
     source: str | None
-    has_schema: bool
+    #: As JSON, or in Connect perhaps as DDL; empty without one.
+    schema: str
     options: Mapping[str, str]
 
 
@@ -100,10 +101,11 @@ class _Classic:
 
     def reading(self, reader: Any) -> _Reading:
         java = reader._jreader
+        given = java.userSpecifiedSchema()
         return _Reading(
             session=reader._spark,
             source=java.source(),
-            has_schema=java.userSpecifiedSchema().isDefined(),
+            schema=given.get().json() if given.isDefined() else "",
             options=_scala_map(java.extraOptions()),
         )
 
@@ -151,7 +153,7 @@ class _Connect:
         return _Reading(
             session=reader._client,
             source=reader._format,
-            has_schema=bool(reader._schema),
+            schema=reader._schema or "",
             options={name: text for name, text in reader._options.items() if text is not None},
         )
 
@@ -219,13 +221,15 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         if schema is not None:
             self.schema(schema)
         told = kind.reading(self)
-        given = own(self, path).schema if told.has_schema else None
+        given = told.schema
+        if given and not given.startswith("{"):
+            given = own(self, path).schema.json()
         return load_columns(told.session, path, given, told.options)
 
     return load
 
 
-def load_columns(session: Any, path: Any, given: Any, options: Mapping[str, str]) -> Any:
+def load_columns(session: Any, path: Any, given: str, options: Mapping[str, str]) -> Any:
     """Load a data set after asking the driver for its columns.
 
     Parameters
@@ -234,15 +238,14 @@ def load_columns(session: Any, path: Any, given: Any, options: Mapping[str, str]
         Where the format is registered.
     path : str or list of str, optional
         What to load.
-    given : pyspark.sql.types.StructType, optional
-        The schema that the user gave.
+    given : str
+        The schema that the user gave, as JSON; empty without one.
     options : mapping
         Options of the data source.
     """
     told = {**of_session(session).options(), **options}
-    asked = "" if given is None else given.json()
     with translated():
-        answer = _load(session, path, {**told, DESCRIBE_OPTION: asked})
+        answer = _load(session, path, {**told, DESCRIBE_OPTION: given})
         found = json.loads(answer.columns[0])
         stored = {} if found["stored"] is None else {STORED_OPTION: json.dumps(found["stored"])}
         return _load(session, path, {**told, **stored}, StructType.fromJson(found["columns"]))
