@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 try:
+    from pyspark.errors import AnalysisException
+
     from tfrecord_io.engines.spark import completion
 except ImportError as error:
     raise MissingDependencyError(
@@ -55,16 +57,21 @@ def register(session: SparkSession) -> None:
     session : pyspark.sql.SparkSession
         A classic or a Connect session. tfrecord-io must be installed on driver and executors.
 
+    Raises
+    ------
+    pyspark.errors.AnalysisException
+        A jar on the class path, such as spark-tfrecord's, has the name already.
+
     Examples
     --------
     >>> from tfrecord_io.engines import spark as tfr_spark
     >>> tfr_spark.register(spark)  # doctest: +SKIP
     >>> spark.read.format("tfrecord").load("/data/events")  # doctest: +SKIP
     """
+    _register_source(session, of_session(session))
     if not _is_registered(session):
         _registered.append((session, session.conf.get(_PUSHDOWN, None)))
     session.conf.set(_PUSHDOWN, "true")
-    _register_source(session, of_session(session))
     completion.install(connect=is_connect(session))
 
 
@@ -96,8 +103,19 @@ def _is_registered(session: Any) -> bool:
 
 
 def _register_source(session: Any, settings: Settings) -> None:
-    for name in NAMES:
-        session.dataSource.register(source_class(name, settings))
+    try:
+        for name in NAMES:
+            session.dataSource.register(source_class(name, settings))
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        raise AnalysisException(
+            message="a jar on Spark's class path brings the format already: take spark-tfrecord or "
+            "spark-tensorflow-connector out of spark.jars and spark.jars.packages; their data sets "
+            "are read without them",
+            errorClass="DATA_SOURCE_ALREADY_EXISTS",
+            messageParameters={},
+        ) from error
 
 
 def read_tfrecord(

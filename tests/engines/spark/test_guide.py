@@ -1,0 +1,14 @@
+"""The examples of docs/guide/spark.md, in order."""
+
+import re
+from pathlib import Path
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
+
+
+def test_examples(spark, tmp_path):
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    assert len(blocks) >= 8
+    names = {"spark": spark, "folder": str(tmp_path)}
+    for block in blocks:
+        exec(compile(block, str(GUIDE), "exec"), names)
