@@ -135,7 +135,7 @@ def test_convert_there_and_back(data, tmp_path):
 def test_convert_on_a_terminal_tells_what_it_did(data, tmp_path):
     shown = on_terminal(["convert", data, tmp_path / "x.parquet"])
     assert "3 rows in 1 file, " in shown
-    assert "of parquet, in 0." in shown
+    assert re.search(r"of parquet, in \d+\.\d", shown)
 
 
 def test_convert_with_settings_for_both_storages(tmp_path, data):
