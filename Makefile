@@ -41,7 +41,7 @@ demo: $(KERNEL) ## Show the main job on real data: flights to TFRecord, to Parqu
 
 .PHONY: test
 test: check $(HDFS) ## Run all checks, then all tests
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2
 
 .PHONY: check
 check: check-python check-rust ## Run linters, type checkers and the kernel's own tests
