@@ -252,11 +252,14 @@ def nested(count: int) -> list[bytes]:
 
 
 class TestCutting:
-    @pytest.mark.parametrize("blocksize", [200, 1000, 5001])
-    def test_frames_in_payloads_are_no_records(self, tmp_path, blocksize):
+    @pytest.mark.parametrize("blocksize", [300, 1000, 5001])
+    @pytest.mark.parametrize("give", [str, lambda p: f"memory:/{p}"], ids=["local", "memory"])
+    def test_frames_in_payloads_are_no_records(self, tmp_path, blocksize, give):
         payloads = nested(40)
-        (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, payloads)))
-        frame = tfr.read_tfrecord(tmp_path, record_type="ByteArray", blocksize=blocksize)
+        url = give(str(tmp_path / "a.tfrecord"))
+        with fsspec.open(url, "wb") as file:
+            file.write(b"".join(map(framed, payloads)))
+        frame = tfr.read_tfrecord(url, record_type="ByteArray", blocksize=blocksize)
         assert frame.npartitions >= 4
         assert frame["byteArray"].compute().tolist() == payloads
         # In any order, and each for itself.
@@ -290,11 +293,14 @@ class TestCutting:
             with pytest.raises(tfr.DatasetChangedError):
                 frame.compute()
 
+    @pytest.mark.parametrize("give", [str, lambda p: f"memory:/{p}"], ids=["local", "memory"])
     @pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.tfrecord"])
-    def test_compressed_files_are_whole(self, tmp_path, name):
+    def test_compressed_files_are_whole(self, tmp_path, name, give):
         data = b"".join(examples({"x": i}) for i in range(2000))
-        (tmp_path / name).write_bytes(gzip.compress(data))
-        frame = tfr.read_tfrecord(tmp_path, schema=pa.schema([("x", pa.int64())]), blocksize=500)
+        url = give(str(tmp_path / name))
+        with fsspec.open(url, "wb") as file:
+            file.write(gzip.compress(data))
+        frame = tfr.read_tfrecord(url, schema=pa.schema([("x", pa.int64())]), blocksize=500)
         assert frame["x"].compute().tolist() == list(range(2000))
         assert len(frame) == 2000
 

@@ -3,6 +3,8 @@
 import datetime
 import decimal
 import os
+import pickle
+import queue
 import signal
 from pathlib import Path
 
@@ -523,3 +525,55 @@ def test_names_say_what_is_done(tmp_path):
 def _written(tmp_path):
     tfr.write_table(TABLE, tmp_path / "a", rows_per_task=PER_TASK)
     return tmp_path / "a"
+
+
+class TestStores:
+    """Local disk, HDFS, S3 and memory; the cluster cannot share the last."""
+
+    def test_write_read_and_overwrite(self, tmp_path, store, cluster, expected):
+        options = {"storage_options": store.storage_options}
+        path = f"{store.url}/data"
+        kwargs = {"scheduler": "threads" if store.url.startswith("memory") else cluster}
+        for mode, compute in (("error", True), ("overwrite", False)):
+            made = tfr.to_tfrecord(
+                frame_of(TABLE),
+                path,
+                partition_on="p",
+                mode=mode,
+                compute=compute,
+                compute_kwargs=kwargs,
+                **options,
+            )
+            if not compute:
+                dask.compute(made, **kwargs)
+        local = tmp_path / "copy"
+        fsspec.core.url_to_fs(path, **store.storage_options)[0].get(
+            f"{path}/", f"{local}/", recursive=True
+        )
+        assert data_files(local) == data_files_of(expected)
+        assert (local / "_SUCCESS").read_bytes() == expected["_SUCCESS"]
+        frame = tfr.read_tfrecord(path, blocksize=300, **options)
+        assert frame.npartitions > 18
+        parts = frame["i"].compute(**kwargs).tolist()
+        assert sorted(parts) == [*range(ROWS)]
+        tfr.to_tfrecord(frame, path, overwrite=True, compute_kwargs=kwargs, **options)
+        assert sorted(tfr.read_table(path, **options)["i"].to_pylist()) == [*range(ROWS)]
+
+
+def data_files_of(files):
+    return {path: data for path, data in files.items() if data is not None and path != "_SUCCESS"}
+
+
+def test_damage_on_a_worker_is_told_to_the_client(tmp_path, cluster):
+    data = bytearray(records(*[b"x" * 20] * 10))
+    data[100] ^= 1
+    (tmp_path / "damaged.tfrecord").write_bytes(data)
+    frame = tfr.read_tfrecord(tmp_path, record_type="ByteArray", on_corrupt="skip_record")
+    seen = queue.Queue()
+    cluster.subscribe_topic("warn", seen.put)
+    try:
+        assert len(frame.compute(scheduler=cluster)) == 9
+        _, event = seen.get(timeout=60)
+    finally:
+        cluster.unsubscribe_topic("warn")
+    assert issubclass(pickle.loads(event["category"]), tfr.CorruptDataWarning)
