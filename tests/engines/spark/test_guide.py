@@ -6,9 +6,9 @@ from pathlib import Path
 GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
 
 
-def test_examples(spark, tmp_path):
+def test_examples(classic, tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
     assert len(blocks) >= 8
-    names = {"spark": spark, "folder": str(tmp_path)}
+    names = {"spark": classic, "folder": str(tmp_path)}
     for block in blocks:
         exec(compile(block, str(GUIDE), "exec"), names)
