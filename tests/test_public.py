@@ -28,6 +28,7 @@ LAYERS = (
     ("codec", "source", "staging", "formats"),
     ("frames", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
+    ("listing",),
     ("read", "write"),
     ("engines", "conversion"),
     ("cli", "__init__"),

@@ -1,8 +1,7 @@
 """Planning a read: from URLs to files, partition values, a schema, and tasks.
 
-1. `_list` finds the files: of a folder everything below it that is not hidden, of a pattern what
-   fits it, of a file the file. Partition values are read from the folders below what was named;
-   for a pattern, below the part of it that has no ``*``, ``?`` or ``[``.
+1. `tfrecord_io.listing` finds the files. Partition values are read from the folders below what was
+   named; for a pattern, below the part of it that has no ``*``, ``?`` or ``[``.
 2. Files are excluded by their partition values before any is opened.
 3. The schema is the caller's; else that of the manifest for the files that still have the size it
    says, joined with what the other files are seen to hold. The manifest's types win.
@@ -17,21 +16,17 @@ from __future__ import annotations
 import bisect
 import difflib
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tfrecord_io.commit import check_not_committing
 from tfrecord_io.compression import from_suffix, normalize_compression
 from tfrecord_io.errors import (
     CorruptDataWarning,
-    DatasetChangedError,
     InferenceError,
     LayoutError,
-    ManifestError,
     OptionError,
     SchemaMismatchError,
     warn,
@@ -47,8 +42,9 @@ from tfrecord_io.filters import (
     possible_rows,
 )
 from tfrecord_io.infer import Observation, merge, to_schema
-from tfrecord_io.layout import is_data_name, parse_partition_path
-from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
+from tfrecord_io.layout import parse_partition_path
+from tfrecord_io.listing import Listed, list_paths
+from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import (
     BYTE_ARRAY_COLUMN,
     CodecName,
@@ -77,9 +73,6 @@ __all__ = [
 ]
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-
-_MAGIC = re.compile(r"[*?[]")
-_LISTING_TRIES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,73 +349,29 @@ def _list(
     storage_options: dict[str, Any],
     selection: Selection = Selection(),
 ) -> _Listing:
-    listing = _Listing(tuple(os.fspath(path) for path in paths), [], [])
-    for index, path in enumerate(paths):
-        storage, root = open_storage(path, storage_options)
-        magic = _MAGIC.search(root)
-        if magic and not storage.exists(root):
-            fitting = storage.glob(root)
-            if not fitting:
-                raise FileNotFoundError(f"no file fits {storage.url(root)}")
-            base = root[: magic.start()].rpartition("/")[0]
-            names = [name for name in fitting if _is_visible(name[len(base) :])]
-        else:
-            base, names = root, [root]
-        for name in names:
-            infos, manifest = _stable_listing(storage, name)
-            below = base if name != root or storage.is_folder(name) else name.rpartition("/")[0]
-            if selection.partition_base is not None:
-                below = _base(storage, name, selection.partition_base, storage_options)
-            if manifest is not None:
-                listing.manifests.append(manifest)
-            if selection.keep is not None:
-                infos = [info for info in infos if selection.keep(storage, info)]
-            found = _found(storage, index, name, below, infos, manifest)
-            if not selection.has_partitions:
-                found = [replace(one, partition={}) for one in found]
-            listing.found += found
+    locations, listed = list_paths(paths, storage_options)
+    listing = _Listing(locations, [], [])
+    for one in listed:
+        if selection.partition_base is not None:
+            _, below = open_storage(selection.partition_base, storage_options)
+            _check_below(one, below, selection.partition_base)
+            one = replace(one, below=below)
+        if one.manifest is not None:
+            listing.manifests.append(one.manifest)
+        if selection.keep is not None:
+            kept = [info for info in one.infos if selection.keep(one.storage, info)]
+            one = replace(one, infos=kept)
+        listing.found += _found(one, has_partitions=selection.has_partitions)
     return listing
 
 
-def _base(storage: Storage, path: str, base: str, storage_options: dict[str, Any]) -> str:
-    _, root = open_storage(base, storage_options)
-    if path != root and not path.startswith(root.rstrip("/") + "/"):
-        raise OptionError(
-            f"{storage.url(path)} is not below {base!r}, where the partition folders are to begin"
-        )
-    return root
-
-
-def _is_visible(path: str) -> bool:
-    return all(is_data_name(name) for name in path.split("/") if name)
-
-
-def _stable_listing(storage: Storage, path: str) -> tuple[list[FileInfo], Manifest | None]:
-    """List the files below a path, and read the manifest, in one state of the data set."""
-    for _ in range(_LISTING_TRIES):
-        before = check_not_committing(storage, path)
-        infos = storage.list_files(path, is_data_name)
-        manifest = _manifest(storage, f"{path}/{MANIFEST_NAME}") if _is_dir(infos, path) else None
-        if check_not_committing(storage, path) == before:
-            return infos, manifest
-    raise DatasetChangedError(
-        "the data set is being written again and again; read it when its writers are done",
-        path=storage.url(path),
-    )
-
-
-def _is_dir(infos: list[FileInfo], path: str) -> bool:
-    return not (len(infos) == 1 and infos[0].path == path)
-
-
-def _manifest(storage: Storage, path: str) -> Manifest | None:
-    try:
-        return Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
-    except (FileNotFoundError, IsADirectoryError):
-        return None
-    except ManifestError as error:
-        error.path = storage.url(path)
-        raise
+def _check_below(listed: Listed, folder: str, name: str) -> None:
+    for path in [info.path for info in listed.infos] or [listed.root]:
+        if path != folder and not path.startswith(folder.rstrip("/") + "/"):
+            raise OptionError(
+                f"{listed.storage.url(path)} is not below {name!r}, where the partition folders "
+                "are to begin"
+            )
 
 
 def _check_manifest(manifest: Manifest, file_format: str, record_type: RecordType) -> None:
@@ -438,33 +387,24 @@ def _check_manifest(manifest: Manifest, file_format: str, record_type: RecordTyp
         )
 
 
-def _found(
-    storage: Storage,
-    location: int,
-    root: str,
-    below: str,
-    infos: list[FileInfo],
-    manifest: Manifest | None,
-) -> list[_Found]:
+def _found(listed: Listed, *, has_partitions: bool) -> Iterable[_Found]:
+    manifest = listed.manifest
     known = {file.path: file for file in manifest.files} if manifest is not None else {}
-    found = []
-    for info in infos:
-        written = known.get(info.path[len(root) :].strip("/"))
+    for info in listed.infos:
+        written = known.get(info.path[len(listed.root) :].strip("/"))
         is_trusted = written is not None and written.bytes == info.size
         file = ScanFile(
-            location=location,
+            location=listed.location,
             path=info.path,
-            url=storage.url(info.path),
+            url=listed.storage.url(info.path),
             size=info.size,
             version=info.version,
             rows=written.rows if written is not None and is_trusted else None,
             marks=written.marks if written is not None and is_trusted else (),
         )
-        folder = info.path[len(below) :].strip("/").rpartition("/")[0]
-        found.append(
-            _Found(file, dict(parse_partition_path(folder)), manifest if is_trusted else None)
-        )
-    return found
+        folder = info.path[len(listed.below) :].strip("/").rpartition("/")[0]
+        partition = dict(parse_partition_path(folder)) if has_partitions else {}
+        yield _Found(file, partition, manifest if is_trusted else None)
 
 
 # --- partitions -----------------------------------------------------------------------------------
