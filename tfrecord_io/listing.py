@@ -122,7 +122,7 @@ def list_paths(
         storage = storages[location]
         if is_pattern:
             base = _fixed_part(root)
-            looks = [(name, base, look) for name, look in _look_for(storage, root, base).items()]
+            looks = [(name, base, look) for name, look in _look_for(storage, root, base)]
         else:
             look = named[location, root]
             looks = [(root, root if _is_folder(root, look) else _parent(root), look)]
@@ -218,32 +218,54 @@ def _manifest(storage: Storage, root: str) -> Manifest | None:
 # --- patterns -------------------------------------------------------------------------------------
 
 
-def _look_for(storage: Storage, pattern: str, base: str) -> dict[str, _Look]:
-    """Look for what fits a pattern, whose part before the first ``*`` or so is the folder `base`."""
+def _look_for(storage: Storage, pattern: str, base: str) -> list[tuple[str, _Look]]:
+    """Look for what fits a pattern, whose fixed part is the folder `base`."""
     # Usually all that fits is of the data set that the fixed part is in.
     asked = {base} if base else set()
     while True:
-        looks = _stable(storage, asked, lambda: _fitting(storage, pattern, base))
-        others = {
-            _data_set(path if _is_folder(path, look) else _parent(path))
-            for path, look in looks.items()
-        }
+        found, looks = _stable(storage, asked, partial(_fitting, storage, pattern, base))
+        folders = {path if info is None else _parent(path) for path, info in found.items()}
+        others = {_data_set(folder) for folder in folders}
         if others <= asked | {_data_set(base)}:
-            return looks
+            break
         asked |= others
+    together: list[tuple[str, _Look]] = []
+    files: list[FileInfo] = []
+    for path, info in found.items():
+        if info is None:
+            files = []
+            together.append((path, looks[path]))
+            continue
+        if not files:
+            together.append((base, (files, None)))
+        files.append(info)
+    return together
 
 
-def _fitting(storage: Storage, pattern: str, base: str) -> dict[str, _Look]:
-    found = storage.glob(pattern)
+def _fitting(
+    storage: Storage, pattern: str, base: str
+) -> tuple[dict[str, FileInfo | None], dict[str, _Look]]:
+    """Return what fits, and what is in the folders among that."""
+    found = {path.rstrip("/"): info for path, info in storage.glob(pattern).items()}
     if not found:
         raise FileNotFoundError(f"no file fits {storage.url(pattern)}")
-    found = {path: info for path, info in found.items() if _is_visible(path[len(base) :])}
-    looks: dict[str, _Look] = {
-        path: ([info], None) for path, info in found.items() if info is not None
+    hidden = {
+        folder: not _is_visible(folder[len(base) :]) for folder in {_parent(path) for path in found}
     }
-    folders = [path for path, info in found.items() if info is None]
-    looks.update(zip(folders, _each(storage, _look, folders), strict=True))
-    return {path: looks[path] for path in found}
+    folders = {path for path, info in found.items() if info is None}
+    # What is in a folder that fits comes with it.
+    for folder in hidden:
+        above = folder
+        while len(above) >= len(base) and not hidden[folder]:
+            hidden[folder] = above in folders
+            above = _parent(above)
+    found = {
+        path: info
+        for path, info in found.items()
+        if not hidden[_parent(path)] and is_data_name(path.rpartition("/")[2])
+    }
+    roots = [path for path in found if path in folders]
+    return found, dict(zip(roots, _each(storage, _look, roots), strict=True))
 
 
 def _is_visible(path: str) -> bool:

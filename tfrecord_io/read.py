@@ -390,21 +390,27 @@ def _check_manifest(manifest: Manifest, file_format: str, record_type: RecordTyp
 def _found(listed: Listed, *, has_partitions: bool) -> Iterable[_Found]:
     manifest = listed.manifest
     known = {file.path: file for file in manifest.files} if manifest is not None else {}
+    # What all files of a folder have in common is found out once.
+    folders: dict[str, tuple[str, dict[str, str | None]]] = {}
     for info in listed.infos:
+        folder, _, name = info.path.rpartition("/")
+        common = folders.get(folder)
+        if common is None:
+            below = folder[len(listed.below) :].strip("/")
+            partition = dict(parse_partition_path(below)) if has_partitions else {}
+            common = folders[folder] = (listed.storage.url(folder), partition)
         written = known.get(info.path[len(listed.root) :].strip("/"))
         is_trusted = written is not None and written.bytes == info.size
         file = ScanFile(
             location=listed.location,
             path=info.path,
-            url=listed.storage.url(info.path),
+            url=f"{common[0]}/{name}",
             size=info.size,
             version=info.version,
             rows=written.rows if written is not None and is_trusted else None,
             marks=written.marks if written is not None and is_trusted else (),
         )
-        folder = info.path[len(listed.below) :].strip("/").rpartition("/")[0]
-        partition = dict(parse_partition_path(folder)) if has_partitions else {}
-        yield _Found(file, partition, manifest if is_trusted else None)
+        yield _Found(file, common[1], manifest if is_trusted else None)
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -431,7 +437,7 @@ def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
         for field in fields
         if found
     ]
-    for index, one in enumerate(found):
+    for index, one in enumerate(found if values else ()):
         one.file = replace(one.file, partition=tuple(array[index] for array in values))
     return pa.schema(fields)
 

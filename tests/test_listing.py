@@ -1,0 +1,160 @@
+"""What URLs stand for, on every store, and what finding it out takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+from tests.support.servers import Server
+from tests.test_commit import hold_turn, job_id
+from tfrecord_io import commit, listing, read_table, write_table
+from tfrecord_io.errors import CommitConflictError
+from tfrecord_io.listing import list_paths
+from tfrecord_io.ownership import owner_of
+from tfrecord_io.read import plan_scan
+
+TABLE = pa.table({"x": [1, 2, 3, 4], "p": [1, 1, 2, 3]})
+FILES = ["p=1/part-00000-000.tfrecord", "p=2/part-00000-000.tfrecord"]
+FILES += ["p=3/part-00000-000.tfrecord"]
+
+
+@pytest.fixture(scope="module")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("listing") / "ds"
+    write_table(TABLE, folder, partition_by=["p"])
+    return folder
+
+
+@pytest.fixture
+def copied(store: Server, data_set: Path) -> Server:
+    """The data set, and beside each of its files a hidden one."""
+    filesystem, root = fsspec.core.url_to_fs(f"{store.url}/ds", **store.storage_options)
+    for path in sorted(data_set.rglob("*")):
+        if path.is_file():
+            place = f"{root}/{path.relative_to(data_set).as_posix()}"
+            filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
+            filesystem.pipe_file(place, path.read_bytes())
+            filesystem.pipe_file(f"{place.rpartition('/')[0]}/.{path.name}.crc", b"1")
+    return Server(url=f"{store.url}/ds", storage_options=store.storage_options)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The folders that commits were asked for."""
+    paths: list[str] = []
+
+    def check(storage: Any, path: str) -> str:
+        paths.append(path.rpartition("/")[2])
+        return commit.check_not_committing(storage, path)
+
+    monkeypatch.setattr(listing, "check_not_committing", check)
+    return paths
+
+
+def names(paths: Any, store: Server) -> list[str]:
+    _, found = list_paths(paths, store.storage_options)
+    return [info.path.partition("/ds/")[2] for one in found for info in one.infos]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "files"),
+    [
+        ("", FILES),
+        ("/p=[12]", FILES[:2]),
+        ("/p=*/*", FILES),
+        ("/*/part-*", FILES),
+        # Folders and all that is in them: each file once.
+        ("/**", FILES),
+        ("/**/*.tfrecord", FILES),
+        ("/p=2/*", FILES[1:2]),
+        ("/p=3", FILES[2:]),
+    ],
+)
+def test_names_and_patterns(copied: Server, pattern: str, files: list[str]) -> None:
+    assert names([copied.url + pattern], copied) == files
+
+
+def test_a_pattern_gives_partition_columns_below_its_fixed_part(copied: Server) -> None:
+    options = {"storage_options": copied.storage_options}
+    assert read_table(f"{copied.url}/**", **options).equals(TABLE)
+    # No manifest tells the type here.
+    narrow = TABLE.set_column(1, "p", TABLE["p"].cast(pa.int32()))
+    assert read_table(f"{copied.url}/p=*/*", **options).equals(narrow)
+    assert read_table(f"{copied.url}/p=1/*", **options).column_names == ["x"]
+
+
+def test_lists_keep_their_order(copied: Server) -> None:
+    wanted = [FILES[2], FILES[0], FILES[1], FILES[0]]
+    assert names([f"{copied.url}/{name}" for name in wanted], copied) == wanted
+    mixed = [f"{copied.url}/p=3", f"{copied.url}/{FILES[1]}", f"{copied.url}/p=1*"]
+    assert names(mixed, copied) == [FILES[2], FILES[1], FILES[0]]
+
+
+def test_what_is_missing(copied: Server) -> None:
+    for name in ("q", "q*", "p=1/q"):
+        with pytest.raises(FileNotFoundError):
+            names([f"{copied.url}/{name}"], copied)
+    with pytest.raises(FileNotFoundError):
+        names([f"{copied.url}/{name}" for name in (FILES[0], "p=1/q")], copied)
+
+
+def test_paths_in_one_store_are_one_location(store: Server, tmp_path: Path) -> None:
+    filesystem, root = fsspec.core.url_to_fs(store.url, **store.storage_options)
+    for name in ("a", "b"):
+        filesystem.pipe_file(f"{root}/{name}", b"")
+        (tmp_path / name).write_bytes(b"")
+    schema = pa.schema([("x", pa.int64())])
+    urls = [f"{store.url}/a", f"{store.url}/b"]
+    plan = plan_scan(urls, schema=schema, storage_options=store.storage_options)
+    assert plan.locations == (urls[0],)
+    assert [task.file.url.rpartition("/")[2] for task in plan.tasks] == ["a", "b"]
+
+
+def test_commits_are_asked_for_once_a_data_set(
+    tmp_path: Path, data_set: Path, asked: list[str]
+) -> None:
+    many = tmp_path / "many"
+    many.mkdir()
+    for index in range(30):
+        (many / f"part-{index}").write_bytes(b"")
+    here = Server(url="")
+    assert len(names([str(many)], here)) == 30
+    assert asked == ["many"] * 2
+    asked.clear()
+    assert len(names([f"{many}/*"], here)) == 30
+    assert asked == ["many"] * 2
+    asked.clear()
+    assert len(names(sorted(map(str, many.iterdir())), here)) == 30
+    assert asked == ["many"] * 2
+    asked.clear()
+    assert len(names([f"{data_set}/*/*"], here)) == 3
+    assert asked == ["ds"] * 2
+    asked.clear()
+    # Several data sets fit: their parent is asked for first, and then they are.
+    write_table(TABLE, tmp_path / "other", partition_by=["p"])
+    assert len(names([f"{tmp_path}/[mo]*"], here)) == 33
+    assert {*asked} == {tmp_path.name, "many", "other"}
+
+
+def test_a_commit_under_way_is_met_by_every_kind_of_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit, "_READER_SECONDS", 0.0)
+    root = tmp_path / "ds"
+    write_table(TABLE, root, partition_by=["p"])
+    me = owner_of()
+    hold_turn(root, me, job_id(me), decided=True)
+    files = [f"{root}/{name}" for name in FILES]
+    both = [files[0], f"{root}/p=1/other"]
+    Path(both[1]).write_bytes(b"")
+    for paths in (
+        *([str(root)], [f"{root}/p=1"], files, both, [files[0]]),
+        *([f"{root}/*/*"], [f"{root}/p=*"], [f"{root}/**"], [f"{root}/p=1/*"]),
+        *([f"{tmp_path}/*"], [f"{tmp_path}/d*/p=1/*"]),
+    ):
+        with pytest.raises(CommitConflictError, match="being published"):
+            list_paths(paths, {})
