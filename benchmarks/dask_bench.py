@@ -23,7 +23,7 @@ from workloads import DATA, find_workload
 _ROOT = DATA / "dask"
 _PARTS = 16
 _SMALL_FILES = 10_000
-_LIMIT_BYTES = 384 * 2**20
+_LIMIT_BYTES = 512 * 2**20
 _CHECKED = "I13"
 
 
@@ -94,7 +94,7 @@ def _make(table: Any) -> None:
     for part in range(_PARTS):
         rows = table.slice(part * per_part, per_part)
         pq.write_table(rows, _ROOT / f"parquet/part.{part}.parquet", compression="snappy")
-    tfr.write_table(table.slice(0, 2_000), _ROOT / "head", rows_per_task=1_000)
+    tfr.write_table(table.slice(0, 10_000), _ROOT / "head", rows_per_task=5_000)
     small = table.select(["label", "I1"]).slice(0, _SMALL_FILES)
     tfr.write_table(small, _ROOT / "small", rows_per_task=1)
 
@@ -121,7 +121,8 @@ def _reading_and_writing(rounds: int) -> dict[str, float]:
     def theirs() -> Any:
         return dd.read_parquet(parquet, dtype_backend="pyarrow")
 
-    frame = theirs().persist()
+    # A copy: were it what a read gives, a cluster would find that read done already.
+    frame = theirs().map_partitions(lambda part: part.copy()).persist()
     assert ours()[_CHECKED].sum().compute() == frame[_CHECKED].sum().compute()
     two = ["label", "C26"]
     best = _best(
