@@ -64,6 +64,8 @@ const KINDLESS: u64 = u64::MAX - 1;
 /// Cells of one block: they should stay in the first cache.
 const BLOCK_CELLS: usize = 4096;
 const BLOCK_ROWS: usize = 128;
+/// Bytes of one block: they should still be near when their values are copied.
+const BLOCK_BYTES: usize = 64 * 1024;
 
 impl Block {
     pub fn new(columns: &[Column]) -> Self {
@@ -83,12 +85,12 @@ impl Block {
     }
 
     pub fn is_full(&self) -> bool {
-        self.payloads.len() >= self.max_rows
+        self.payloads.len() >= self.max_rows || self.end() - self.base >= BLOCK_BYTES
     }
 
     /// Where the last record ends.
     pub fn end(&self) -> usize {
-        self.payloads.last().map_or(0, |payload| payload.end)
+        self.payloads.last().map_or(self.base, |payload| payload.end)
     }
 
     pub fn begin_row(&mut self, payload: Span) {

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, FieldRef};
 
 use crate::block::Cells;
 use crate::canonical::{Kind, Span, for_each_step, one_varint};
-use crate::leaf::{Input, Leaf, extend_floats, extend_ints, room};
+use crate::leaf::{Input, Leaf, extend_ints, room};
 use crate::message::Values;
 
 /// Call `push` with each cell until one does not fit.
@@ -229,7 +229,7 @@ impl Column {
                 fits
             }),
             (Nesting::List(lists), Leaf::Float32(values)) => fill(cells, |cell| {
-                let fits = cell.is_none_or(|run| extend_floats(values, source, run));
+                let fits = cell.is_none_or(|run| values.extend(source, run));
                 lists.close(values.len());
                 fits
             }),

@@ -102,9 +102,10 @@ impl Decoder {
     pub fn decode(&mut self, buffer: &Buffer, start: usize) -> Result<usize> {
         let input = Input { bytes: buffer.as_slice(), buffer };
         let mut pos = start;
+        let mut checked = start;
         self.cursor.begin();
         while !self.full {
-            match self.take_frame(input, pos) {
+            match self.take_frame(input, pos, &mut checked) {
                 Ok(Some(length)) => pos += length + OVERHEAD,
                 Ok(None) => break,
                 // A record before it may be bad in a way that only the columns tell.
@@ -119,14 +120,22 @@ impl Decoder {
     }
 
     /// Take the frame at `pos` in and return the length of its payload; `None` if it must wait.
+    /// Payloads before `checked` have been held to their CRCs.
     #[inline(always)]
-    fn take_frame(&mut self, input: Input<'_>, pos: usize) -> Result<Option<usize>> {
+    fn take_frame(
+        &mut self,
+        input: Input<'_>,
+        pos: usize,
+        checked: &mut usize,
+    ) -> Result<Option<usize>> {
         let Some(length) = self.cursor.next_length(input.bytes, pos)? else { return Ok(None) };
         if self.rows() > 0 && self.payload_bytes + length > self.bounds.batch_bytes {
             self.full = true;
             return Ok(None);
         }
-        self.cursor.payload(input.bytes, pos, length)?;
+        if pos >= *checked {
+            *checked = self.cursor.check_payloads(input.bytes, pos, length)?;
+        }
         let payload = Span { at: pos + HEADER, end: pos + HEADER + length };
         self.block.begin_row(payload);
         let walked = match self.record_type {

@@ -10,6 +10,9 @@ pub const HEADER: usize = 12;
 /// Bytes of a frame beside its payload.
 pub const OVERHEAD: usize = 16;
 
+/// Frames that are checked at a time should stay in the first cache.
+const AHEAD_BYTES: usize = 32 * 1024;
+
 const MASK_DELTA: u32 = 0xa282_ead8;
 
 /// CRC-32C of `data` as a frame holds it.
@@ -18,19 +21,61 @@ pub fn masked_crc(data: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(data).rotate_right(15).wrapping_add(MASK_DELTA)
 }
 
-/// The header and the trailer of a frame around `payload`.
+/// The same of a length. A CRC is linear: it is that of 0, and what each byte changes in it.
+#[inline]
+fn masked_crc_of_length(length: u64) -> u32 {
+    let [a, b, c, d, rest @ ..] = length.to_le_bytes();
+    if rest != [0; 4] {
+        return masked_crc(&length.to_le_bytes());
+    }
+    let [first, second, third, fourth] = &LENGTH_CRCS;
+    let changes = first[a as usize] ^ second[b as usize] ^ third[c as usize] ^ fourth[d as usize];
+    (CRC_OF_ZERO ^ changes).rotate_right(15).wrapping_add(MASK_DELTA)
+}
+
+const CRC_OF_ZERO: u32 = crc_of_length(0);
+
+/// What the four low bytes of a length change in its CRC.
+static LENGTH_CRCS: [[u32; 256]; 4] = {
+    let mut tables = [[0; 256]; 4];
+    let mut index = 0;
+    while index < 4 * 256 {
+        let (byte, value) = (index / 256, index % 256);
+        tables[byte][value] = crc_of_length((value as u64) << (8 * byte)) ^ CRC_OF_ZERO;
+        index += 1;
+    }
+    tables
+};
+
+/// CRC-32C of the eight bytes of a length, bit by bit.
+const fn crc_of_length(length: u64) -> u32 {
+    let mut register = length ^ 0xffff_ffff;
+    let mut bit = 0;
+    while bit < 64 {
+        register = (register >> 1) ^ if register & 1 == 1 { 0x82f6_3b78 } else { 0 };
+        bit += 1;
+    }
+    !(register as u32)
+}
+
+/// What stands before a payload.
 #[inline]
 pub fn header(payload_len: usize) -> [u8; HEADER] {
-    let length = (payload_len as u64).to_le_bytes();
+    let length = payload_len as u64;
     let mut header = [0; HEADER];
-    header[..8].copy_from_slice(&length);
-    header[8..].copy_from_slice(&masked_crc(&length).to_le_bytes());
+    header[..8].copy_from_slice(&length.to_le_bytes());
+    header[8..].copy_from_slice(&masked_crc_of_length(length).to_le_bytes());
     header
 }
 
 #[inline]
 fn u32_at(data: &[u8], pos: usize) -> u32 {
     u32::from_le_bytes(data[pos..pos + 4].try_into().expect("4 bytes"))
+}
+
+#[inline]
+fn u64_at(data: &[u8], pos: usize) -> u64 {
+    u64::from_le_bytes(data[pos..pos + 8].try_into().expect("8 bytes"))
 }
 
 /// Where the next frame of a file stands, and how much of it must be there to go on.
@@ -67,14 +112,13 @@ impl Cursor {
             self.needed = HEADER as u64;
             return Ok(None);
         };
-        let (length, crc) = header.split_at(8);
-        if masked_crc(length) != u32_at(crc, 0) {
+        let length = u64_at(header, 0);
+        if masked_crc_of_length(length) != u32_at(header, 8) {
             return Err(self.fault(
                 FaultKind::Checksum,
                 "the CRC of the record's length does not fit: the bytes are damaged here, or are not TFRecord",
             ));
         }
-        let length = u64::from_le_bytes(length.try_into().expect("8 bytes"));
         if length > self.max_record_bytes {
             let what = format!(
                 "the record says it has {length} bytes, max_record_bytes is {}; raise it if the file is to be trusted",
@@ -93,15 +137,34 @@ impl Cursor {
 
     /// Hold the payload of the frame at `pos` to its CRC.
     #[inline]
-    pub fn payload<'a>(&self, data: &'a [u8], pos: usize, length: usize) -> Result<&'a [u8]> {
-        let payload = &data[pos + HEADER..pos + HEADER + length];
-        if masked_crc(payload) != u32_at(data, pos + HEADER + length) {
+    fn check_payload(&self, data: &[u8], pos: usize, length: usize) -> Result<()> {
+        let end = pos + HEADER + length;
+        if masked_crc(&data[pos + HEADER..end]) != u32_at(data, end) {
             return Err(self.fault(
                 FaultKind::Checksum,
                 "the CRC of the record's payload does not fit: its bytes are damaged",
             ));
         }
-        Ok(payload)
+        Ok(())
+    }
+
+    /// The same, and look at the frames behind it as well; return where the sound ones end.
+    ///
+    /// One CRC after the other keeps the memory busy; with other work between them, each would wait
+    /// for its bytes.
+    pub fn check_payloads(&self, data: &[u8], pos: usize, length: usize) -> Result<usize> {
+        self.check_payload(data, pos, length)?;
+        let mut ahead = *self;
+        let mut end = pos + length + OVERHEAD;
+        ahead.advance(length);
+        while end - pos < AHEAD_BYTES
+            && let Ok(Some(length)) = ahead.next_length(data, end)
+            && ahead.check_payload(data, end, length).is_ok()
+        {
+            ahead.advance(length);
+            end += length + OVERHEAD;
+        }
+        Ok(end)
     }
 
     /// Go behind a frame.
@@ -129,7 +192,7 @@ pub fn frames(
     let mut lengths = Vec::new();
     while let Some(length) = cursor.next_length(data, pos)? {
         if check_payload {
-            cursor.payload(data, pos, length)?;
+            cursor.check_payload(data, pos, length)?;
         }
         lengths.push(length as u64);
         cursor.advance(length);
@@ -142,11 +205,24 @@ pub fn frames(
 pub fn find_frame(data: &[u8], start: usize) -> Option<usize> {
     let last = data.len().checked_sub(OVERHEAD)?;
     (start..=last).find(|&pos| {
-        let length = u64::from_le_bytes(data[pos..pos + 8].try_into().expect("8 bytes"));
+        let length = u64_at(data, pos);
         // The cheap test first: most positions hold no plausible length.
         length <= (last - pos) as u64
-            && masked_crc(&data[pos..pos + 8]) == u32_at(data, pos + 8)
+            && masked_crc_of_length(length) == u32_at(data, pos + 8)
             && masked_crc(&data[pos + HEADER..pos + HEADER + length as usize])
                 == u32_at(data, pos + HEADER + length as usize)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crcs_of_lengths_are_those_of_their_bytes() {
+        let edges = (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1, (1 << bit) | 0x5a]);
+        for length in edges.chain(0..2000).chain([0x1234_5678, u64::MAX]) {
+            assert_eq!(masked_crc_of_length(length), masked_crc(&length.to_le_bytes()));
+        }
+    }
 }

@@ -169,14 +169,17 @@ impl Observer {
     pub fn observe(&mut self, buffer: &Buffer, start: usize) -> Result<usize> {
         let data = buffer.as_slice();
         let mut pos = start;
+        let mut checked = start;
         self.cursor.begin();
         while let Some(length) = self.cursor.next_length(data, pos)? {
-            let payload = self.cursor.payload(data, pos, length)?;
+            if pos >= checked {
+                checked = self.cursor.check_payloads(data, pos, length)?;
+            }
             let at = pos + HEADER;
             if self.record_type == RecordType::ByteArray {
                 self.observe_byte_array();
             } else if !self.walker.walk(data, at, at + length, &mut Known(&self.features)) {
-                self.observe_message(payload)?;
+                self.observe_message(&data[at..at + length])?;
             }
             self.records += 1;
             self.cursor.advance(length);

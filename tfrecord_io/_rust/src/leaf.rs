@@ -9,7 +9,7 @@ use arrow_array::{
     ArrayRef, Float32Array, Float64Array, GenericByteArray, GenericByteViewArray, Int64Array,
     NullArray,
 };
-use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 
 use crate::bytes::ByteBuilder;
@@ -30,11 +30,51 @@ pub struct Input<'a> {
 #[derive(Debug)]
 pub enum Leaf {
     Int64(Vec<i64>),
-    Float32(Vec<f32>),
+    Float32(Floats),
     Float64(Vec<f64>),
     Bytes(Bytes),
     Views(Views),
     Null(usize),
+}
+
+/// Floats as their bytes: runs of them are copied as they are.
+#[derive(Debug)]
+pub struct Floats(MutableBuffer);
+
+impl Floats {
+    const SIZE: usize = size_of::<f32>();
+
+    fn with_capacity(count: usize) -> Self {
+        Self(MutableBuffer::new(count * Self::SIZE))
+    }
+
+    fn reserve(&mut self, count: usize) {
+        self.0.reserve(count.saturating_mul(Self::SIZE));
+    }
+
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.0.len() / Self::SIZE
+    }
+
+    #[inline(always)]
+    fn push(&mut self, value: f32) {
+        self.0.push(value);
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.0.truncate(count * Self::SIZE);
+    }
+
+    /// Push a packed run; false if its last float is not whole.
+    #[inline(always)]
+    pub fn extend(&mut self, source: &[u8], run: Span) -> bool {
+        let is_whole = (run.end - run.at).is_multiple_of(Self::SIZE);
+        if is_whole {
+            self.0.extend_from_slice(&source[run.at..run.end]);
+        }
+        is_whole
+    }
 }
 
 /// Values copied one behind the other.
@@ -164,7 +204,7 @@ impl Leaf {
         };
         Some(match data_type {
             DataType::Int64 => Self::Int64(Vec::new()),
-            DataType::Float32 => Self::Float32(Vec::new()),
+            DataType::Float32 => Self::Float32(Floats::with_capacity(0)),
             DataType::Float64 => Self::Float64(Vec::new()),
             DataType::Binary => bytes(false),
             DataType::Utf8 => bytes(true),
@@ -179,7 +219,7 @@ impl Leaf {
     pub fn fresh(&self) -> Self {
         match self {
             Self::Int64(values) => Self::Int64(Vec::with_capacity(room(values.len()))),
-            Self::Float32(values) => Self::Float32(Vec::with_capacity(room(values.len()))),
+            Self::Float32(values) => Self::Float32(Floats::with_capacity(room(values.len()))),
             Self::Float64(values) => Self::Float64(Vec::with_capacity(room(values.len()))),
             Self::Bytes(Bytes { offsets, data, is_utf8 }) => {
                 let mut fresh = Vec::with_capacity(room(offsets.len()));
@@ -297,7 +337,7 @@ impl Leaf {
         }
         match (self, kind) {
             (Self::Int64(values), Kind::Int64) => extend_ints(values, input.bytes, list),
-            (Self::Float32(values), Kind::Float) => extend_floats(values, input.bytes, list),
+            (Self::Float32(values), Kind::Float) => values.extend(input.bytes, list),
             (Self::Bytes(bytes), Kind::Bytes) => for_each_bytes(input.bytes, list, |value| {
                 bytes.push(input.bytes, value);
                 true
@@ -325,7 +365,7 @@ impl Leaf {
             (_, values) if values.is_empty() => {}
             (Self::Int64(held), Values::Ints(ints)) => held.extend_from_slice(ints),
             (Self::Float32(held), Values::Floats(bits)) => {
-                held.extend(bits.iter().map(|bits| f32::from_bits(*bits)));
+                held.0.extend_from_slice(bits);
             }
             (Self::Float64(held), Values::Floats(bits)) => {
                 held.extend(bits.iter().map(|bits| f64::from(f32::from_bits(*bits))));
@@ -379,7 +419,7 @@ impl Leaf {
     pub fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, usize> {
         Ok(match self {
             Self::Int64(values) => Arc::new(Int64Array::new(values.into(), nulls)),
-            Self::Float32(values) => Arc::new(Float32Array::new(values.into(), nulls)),
+            Self::Float32(values) => Arc::new(Float32Array::new(values.0.into(), nulls)),
             Self::Float64(values) => Arc::new(Float64Array::new(values.into(), nulls)),
             Self::Bytes(bytes) if bytes.is_utf8 => return bytes.finish::<Utf8Type>(nulls),
             Self::Bytes(bytes) => return bytes.finish::<BinaryType>(nulls),
@@ -397,11 +437,4 @@ pub fn extend_ints(values: &mut Vec<i64>, source: &[u8], run: Span) -> bool {
         values.push(int as i64);
         true
     })
-}
-
-#[inline(always)]
-pub fn extend_floats(values: &mut Vec<f32>, source: &[u8], run: Span) -> bool {
-    let (floats, rest) = source[run.at..run.end].as_chunks::<4>();
-    values.extend(floats.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-    rest.is_empty()
 }

@@ -72,6 +72,19 @@ impl Pen<'_> {
         self.chunk(&[value as u8], 1);
     }
 
+    /// Two short ints are stored at once.
+    #[inline(always)]
+    fn two_varints(&mut self, first: u64, second: u64) {
+        if first | second >= SHORT_INT {
+            self.varint(first);
+            return self.varint(second);
+        }
+        let (first, first_len) = short_varint(first as u32);
+        let (second, second_len) = short_varint(second as u32);
+        let word = u64::from(first) | u64::from(second) << (8 * first_len);
+        self.chunk(&word.to_le_bytes(), first_len + second_len);
+    }
+
     /// Write what stands before a value of `length` bytes; false if it is too long for the
     /// template.
     #[inline(always)]
@@ -122,7 +135,11 @@ impl Packed {
             self.bytes.resize(2 * end, 0);
         }
         let mut pen = Pen { out: &mut self.bytes, pos: start, end };
-        for int in ints {
+        let (pairs, rest) = ints.as_chunks::<2>();
+        for [first, second] in pairs {
+            pen.two_varints(*first as u64, *second as u64);
+        }
+        for int in rest {
             pen.varint(*int as u64);
         }
         self.len = pen.pos;
@@ -131,6 +148,19 @@ impl Packed {
 }
 
 const MAX_VARINT: usize = 10;
+
+/// Ints below this take four bytes at most.
+const SHORT_INT: u64 = 1 << 28;
+
+/// The varint of a short int and how many bytes it takes.
+#[inline(always)]
+fn short_varint(int: u32) -> (u32, usize) {
+    let sevens =
+        int & 0x7f | (int & 0x3f80) << 1 | (int & 0x1f_c000) << 2 | (int & 0xfe0_0000) << 3;
+    // All bytes but the last continue.
+    let more = (sevens | 1).ilog2() / 8;
+    (sevens | 0x80_8080 & ((1 << (8 * more)) - 1), more as usize + 1)
+}
 
 #[cfg(test)]
 mod tests {
