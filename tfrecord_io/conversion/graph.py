@@ -229,7 +229,7 @@ def _run_on_cluster(
     futures = client.compute(_nodes(shared, tasks), optimize_graph=False)
     try:
         results: dict[str, Written] = {}
-        for future, written in as_completed(futures, with_results=True):
+        for future, written in as_completed(futures, loop=client.loop, with_results=True):
             results[future.key] = written
             done(written)
     except BaseException:
