@@ -31,6 +31,7 @@ LAYERS = (
     ("listing",),
     ("read", "write"),
     ("engines", "conversion"),
+    ("statistics",),
     ("cli", "__init__"),
 )
 

@@ -46,6 +46,7 @@ from tfrecord_io.write import write_table
 if TYPE_CHECKING:
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
+    from tfrecord_io.statistics import compute_statistics
 
 __version__ = "0.1.0"
 
@@ -82,6 +83,7 @@ __all__ = [
     "WriteResult",
     "__version__",
     "clean",
+    "compute_statistics",
     "convert",
     "count_rows",
     "infer_schema",
@@ -96,6 +98,7 @@ __all__ = [
 _LAZY = {
     "ConvertProgress": "tfrecord_io.conversion",
     "ConvertResult": "tfrecord_io.conversion",
+    "compute_statistics": "tfrecord_io.statistics",
     "convert": "tfrecord_io.conversion",
     "read_tfrecord": "tfrecord_io.engines.dask",
     "to_tfrecord": "tfrecord_io.engines.dask",

@@ -1,4 +1,4 @@
-"""The Rust kernel: what `tfrecord_io.codec.native` calls, and nobody else.
+"""The Rust kernel: what `tfrecord_io.codec.native` and `tfrecord_io.statistics` call.
 
 Data crosses by Arrow's PyCapsule interface: ``data`` is a ``pyarrow.Array`` of uint8 without nulls,
 shared and not copied. Offsets and lengths are bytes, `record` and `row` count from 0. Every method
@@ -75,6 +75,17 @@ class Observer:
     def observe(self, data: pa.UInt8Array, start: int) -> int: ...
     def features(self) -> list[_Feature]:
         """Return what was seen of each name; places are (offset, record)."""
+
+@final
+class Summary:
+    """What the columns of batches hold, in bounded memory; see `tfrecord_io.statistics`."""
+
+    def __new__(cls, columns: int) -> Summary: ...
+    @property
+    def rows(self) -> int: ...
+    def update(self, batch: pa.RecordBatch) -> None: ...
+    def columns(self, most_frequent: int) -> list[dict[str, Any]]:
+        """Return counts, extremes, sums, estimates and samples of each column."""
 
 def encode_batch(batch: pa.RecordBatch, record_type: str) -> tuple[pa.UInt8Array, pa.UInt64Array]:
     """Return framed records and where each begins; see `tfrecord_io.codec.base.BatchEncoder`."""

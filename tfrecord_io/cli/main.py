@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import click
@@ -16,7 +17,7 @@ from rich.text import Text
 import tfrecord_io
 from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
-from tfrecord_io.cli.tables import RowTable, schema_table
+from tfrecord_io.cli.tables import RowTable, schema_table, statistics_table
 from tfrecord_io.cli.values import json_line, json_lines
 from tfrecord_io.cli.verbs import Program, write
 from tfrecord_io.commit import clean as clean_target
@@ -24,6 +25,7 @@ from tfrecord_io.engines import local
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
+from tfrecord_io.statistics import html_page
 from tfrecord_io.tasks import Runner
 from tfrecord_io.work import Counting
 
@@ -197,6 +199,31 @@ def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any)
         write(json_line({"rows": rows}))
     else:
         write(f"{rows:,}\n" if Console().is_terminal else f"{rows}\n")
+
+
+@program.command()
+@arguments.paths
+@click.option("--html", metavar="FILE", help="Write a page with plots instead.")
+@arguments.selection
+@arguments.as_json
+@arguments.records
+@arguments.access
+def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **how: Any) -> None:
+    """Show what each feature holds: shares missing, extremes, quantiles, frequent strings.
+
+    Distinct values, quantiles and frequent strings are estimates; --json tells how good.
+    """
+    if codec == "reference":
+        raise click.UsageError("stats needs the native codec")
+    with bytes_bar("looking") as show:
+        found = tfrecord_io.compute_statistics(list(path), progress=show, **how)
+    console = Console(highlight=False)
+    if html is not None:
+        Path(html).write_text(html_page(found, title=", ".join(path)), encoding="utf-8")
+    elif is_json or not console.is_terminal:
+        write(json_line(found.to_json()))
+    else:
+        console.print(statistics_table(found, console.width))
 
 
 @program.command()

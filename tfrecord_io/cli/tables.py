@@ -14,10 +14,12 @@ from rich.text import Text
 
 from tfrecord_io.cli.values import plain_values, printable, short_text
 from tfrecord_io.schema import schema_to_json
+from tfrecord_io.statistics import FeatureStatistics, NumberStatistics, Statistics
 
 _MAX_WIDTH = 44
 _GAP = "  "
 _NAMED_COLUMNS = 12
+_FREQUENT = 3
 
 
 def type_text(t: pa.DataType) -> str:
@@ -114,3 +116,69 @@ def schema_table(schema: pa.Schema, partition_columns: list[str]) -> Table:
             Text(place, "dim"),
         )
     return table
+
+
+def statistics_table(statistics: Statistics, width: int) -> Table:
+    """Return what features hold as a table, a line for each, of so many characters at most."""
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, len(_GAP), 0, 0))
+    headings = ("feature", "type", "missing", "length", "distinct", "values")
+    rows = [
+        (
+            Text(printable(feature.name)),
+            Text(feature.type, "cyan"),
+            Text(f"{feature.missing_share:.1%}", "" if feature.missing else "dim"),
+            _length(feature),
+            Text("" if feature.distinct is None else f"{feature.distinct:,}"),
+            _range(feature.values) if feature.values else _most_frequent(feature),
+        )
+        for feature in statistics.features
+    ]
+    room = width
+    for index, heading in enumerate(headings):
+        widest = max(cell.cell_len for cell in (Text(heading), *(row[index] for row in rows)))
+        fitting = max(min(widest, room if heading == "values" else _MAX_WIDTH // 2), len(heading))
+        room -= fitting + len(_GAP)
+        is_number = heading in ("missing", "length", "distinct")
+        table.add_column(
+            heading, no_wrap=True, width=fitting, justify="right" if is_number else "left"
+        )
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _length(feature: FeatureStatistics) -> Text:
+    """Return how long lists, or else strings, are."""
+    found = feature.lengths[0] if feature.lengths else feature.byte_lengths
+    if found is None or not found.count:
+        return Text()
+    unit = "" if feature.lengths else " B"
+    if found.min == found.max:
+        return Text(f"{found.min:,}{unit}")
+    return Text(f"{found.min:,}-{found.max:,}{unit}")
+
+
+def _range(numbers: NumberStatistics) -> Text:
+    """Return the least number, the median, the greatest, and the mean."""
+    nans = f", {numbers.nans:,} NaN" if numbers.nans else ""
+    if not numbers.count:
+        return Text(nans.removeprefix(", "))
+    shown = (numbers.min, numbers.quantiles["50%"], numbers.max)
+    return Text.assemble(
+        Text(" … ", "dim").join(map(_number, shown)),
+        (f", mean {_number(numbers.mean)}{nans}", "dim"),
+    )
+
+
+def _number(value: object) -> Text:
+    if isinstance(value, float):
+        is_plain = not value or 0.01 <= abs(value) < 1e9
+        return Text(f"{value:,.2f}" if is_plain else f"{value:.4g}")
+    return Text(f"{value:,}" if type(value) is int else str(value))
+
+
+def _most_frequent(feature: FeatureStatistics) -> Text:
+    shown = [one for one in feature.frequent if one.count > 1][:_FREQUENT]
+    return Text(", ").join(
+        Text.assemble(short_text(one.value, pa.null()), (f" {one.count:,}", "dim")) for one in shown
+    )

@@ -3,7 +3,7 @@
 //! `python.rs` is the door; no path, file or fsspec object comes in. Reading: `framing` finds
 //! payloads and checks their CRCs, `walk` goes over them expecting the shape of the last one,
 //! `message` decodes what is out of the ordinary, and `decode` (into `columns`) or `infer` takes
-//! what they find. Writing: `encode`.
+//! what they find. Writing: `encode`. `summary` tells what columns hold.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +23,8 @@ mod leaf;
 mod message;
 mod pen;
 mod python;
+mod sketch;
+mod summary;
 mod template;
 mod walk;
 mod wire;

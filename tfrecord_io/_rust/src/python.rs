@@ -3,20 +3,22 @@
 
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch, UInt8Array, UInt64Array};
-use arrow_buffer::Buffer;
+use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type};
+use arrow_array::{Array, PrimitiveArray, RecordBatch, UInt8Array, UInt64Array};
+use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_data::ArrayData;
 use arrow_pyarrow::{FromPyArrow, PyArrowType, ToPyArrow};
 use arrow_schema::Schema;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::canonical::Kind;
 use crate::decode::{self, Bounds, RecordType};
 use crate::error::{Fault, FaultKind, Place};
 use crate::framing::{self, Cursor};
-use crate::{encode, infer};
+use crate::summary::{Numbers, Values};
+use crate::{encode, infer, summary};
 
 /// The exception that a fault becomes.
 fn raised(py: Python<'_>, fault: &Fault) -> PyErr {
@@ -233,6 +235,83 @@ impl Observer {
     }
 }
 
+#[pyclass(module = "tfrecord_io._native")]
+struct Summary {
+    inner: summary::Summary,
+}
+
+#[pymethods]
+impl Summary {
+    #[new]
+    fn new(columns: usize) -> Self {
+        Self { inner: summary::Summary::new(columns) }
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.inner.rows
+    }
+
+    fn update(&mut self, py: Python<'_>, batch: PyArrowType<RecordBatch>) -> PyResult<()> {
+        py.detach(|| self.inner.update(&batch.0)).map_err(PyTypeError::new_err)
+    }
+
+    fn columns<'py>(
+        &self,
+        py: Python<'py>,
+        most_frequent: usize,
+    ) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let column = |column: &summary::Column| {
+            let dict = PyDict::new(py);
+            dict.set_item("nulls", column.nulls)?;
+            let lengths = column.lengths.iter().map(|lengths| numbers::<_, Int64Type>(py, lengths));
+            dict.set_item("lengths", lengths.collect::<PyResult<Vec<_>>>()?)?;
+            let (kind, values, distinct) = match &column.values {
+                Values::Nothing => (None, None, None),
+                Values::Ints(values, distinct) => {
+                    (Some("int64"), Some(numbers::<_, Int64Type>(py, values)?), Some(distinct))
+                }
+                Values::Floats(values, distinct) => {
+                    (Some("float"), Some(numbers::<_, Float64Type>(py, values)?), Some(distinct))
+                }
+                Values::Bytes(strings) => {
+                    let top = strings.top(most_frequent);
+                    let top = top
+                        .iter()
+                        .map(|(value, least, most)| (PyBytes::new(py, value), *least, *most));
+                    dict.set_item("frequent", top.collect::<Vec<_>>())?;
+                    (
+                        Some("bytes"),
+                        Some(numbers::<_, Int64Type>(py, &strings.lengths)?),
+                        Some(&strings.distinct),
+                    )
+                }
+            };
+            dict.set_item("kind", kind)?;
+            dict.set_item("values", values)?;
+            dict.set_item("distinct", distinct.map(crate::sketch::Distinct::estimate))?;
+            Ok(dict)
+        };
+        self.inner.columns.iter().map(column).collect()
+    }
+}
+
+fn numbers<'py, T, A>(py: Python<'py>, numbers: &Numbers<T>) -> PyResult<Bound<'py, PyDict>>
+where
+    T: summary::Number + ArrowNativeType + IntoPyObject<'py>,
+    A: ArrowPrimitiveType<Native = T>,
+{
+    let dict = PyDict::new(py);
+    dict.set_item("count", numbers.count)?;
+    dict.set_item("nans", numbers.nans)?;
+    dict.set_item("min", numbers.extremes.map(|(least, _)| least))?;
+    dict.set_item("max", numbers.extremes.map(|(_, most)| most))?;
+    dict.set_item("mean", numbers.mean())?;
+    let sample = PrimitiveArray::<A>::from_iter_values(numbers.sample.values.iter().copied());
+    dict.set_item("sample", sample.into_data().to_pyarrow(py)?)?;
+    Ok(dict)
+}
+
 #[pyfunction]
 fn encode_batch(
     py: Python<'_>,
@@ -275,6 +354,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("IS_DEBUG_BUILD", cfg!(debug_assertions))?;
     module.add_class::<Decoder>()?;
     module.add_class::<Observer>()?;
+    module.add_class::<Summary>()?;
     module.add_function(wrap_pyfunction!(encode_batch, module)?)?;
     module.add_function(wrap_pyfunction!(frames, module)?)?;
     module.add_function(wrap_pyfunction!(find_frame, module)?)

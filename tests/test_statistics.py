@@ -1,0 +1,264 @@
+"""What `compute_statistics` finds, held to numpy, pyarrow and collections; its table and page."""
+
+import base64
+import collections
+import datetime
+import html.parser
+import io
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+import tfrecord_io as tfr
+from tfrecord_io.cli.main import program
+from tfrecord_io.cli.tables import statistics_table
+from tfrecord_io.statistics import html_page
+
+ROWS = 30_000
+RNG = np.random.default_rng(7)
+#: One pixel.
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture(scope="module")
+def table():
+    city = RNG.choice(["Rome", "Oslo", "Lima", "", "Bonn"], ROWS, p=[0.5, 0.2, 0.15, 0.1, 0.05])
+    return pa.table(
+        {
+            "id": pa.array(range(ROWS)),
+            "price": pa.array(RNG.normal(3, 2, ROWS).astype("f4"), mask=RNG.random(ROWS) < 0.2),
+            "city": pa.array(city.tolist()),
+            "user": pa.array([f"user-{n % 9000}" for n in range(ROWS)]),
+            "seen": pa.array([datetime.date(2026, 1, 1 + n % 28) for n in range(ROWS)]),
+            "ok": pa.array([n % 4 == 0 for n in range(ROWS)]),
+            "tags": pa.array([["a", "b", "a"][: n % 4] for n in range(ROWS)]),
+            "p": pa.array([n % 3 for n in range(ROWS)]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def dataset(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("statistics") / "data"
+    tfr.write_table(table, path, partition_by="p", rows_per_task=7_000)
+    return path
+
+
+def features(path, **how):
+    return {feature.name: feature for feature in tfr.compute_statistics(path, **how).features}
+
+
+class TestValues:
+    def test_the_whole(self, dataset, table):
+        found = tfr.compute_statistics(dataset)
+        files = list(dataset.rglob("*.tfrecord"))
+        assert (found.rows, found.files) == (ROWS, len(files))
+        assert found.bytes == sum(file.stat().st_size for file in files)
+        assert [feature.name for feature in found.features] == table.column_names
+        assert [feature.name for feature in found.features if feature.is_partition] == ["p"]
+
+    def test_counts_and_extremes_are_exact(self, dataset, table):
+        found = features(dataset)
+        price, column = found["price"], table["price"]
+        assert (price.kind, price.type) == ("float", "float32")
+        assert price.missing == column.null_count
+        assert price.missing_share == column.null_count / ROWS
+        least, most = pc.min_max(column).values()
+        assert (price.values.min, price.values.max) == (least.as_py(), most.as_py())
+        assert price.values.mean == pytest.approx(pc.mean(column).as_py(), rel=1e-9)
+        assert price.values.count == ROWS - column.null_count
+        number = found["id"].values
+        assert (number.min, number.max, number.mean) == (0, ROWS - 1, (ROWS - 1) / 2)
+
+    def test_types_are_those_of_the_columns(self, dataset):
+        found = features(dataset)
+        days = found["seen"].values
+        assert (days.min, days.max) == (datetime.date(2026, 1, 1), datetime.date(2026, 1, 28))
+        assert days.quantiles["50%"] in (datetime.date(2026, 1, 14), datetime.date(2026, 1, 15))
+        assert (found["ok"].values.min, found["ok"].values.max) == (False, True)
+        assert found["ok"].values.mean == 0.25
+
+    def test_quantiles_are_near(self, dataset, table):
+        values = np.sort(table["price"].drop_null().to_numpy())
+        for name, value in features(dataset)["price"].values.quantiles.items():
+            rank = np.searchsorted(values, value) / len(values)
+            # Four times the error that is told.
+            assert abs(rank - float(name.rstrip("%")) / 100) < 0.025
+
+    def test_quantiles_of_few_values_are_exact(self, tmp_path):
+        tfr.write_table(pa.table({"x": range(101)}), tmp_path / "few")
+        x = features(tmp_path / "few")["x"].values
+        assert x.quantiles == {f"{q}%": q for q in (1, 5, 25, 50, 75, 95, 99)}
+        assert sum(share for _, _, share in x.histogram) == pytest.approx(1)
+        assert (x.histogram[0][0], x.histogram[-1][1]) == (0, 100)
+
+    def test_distinct_values(self, dataset):
+        found = features(dataset)
+        for name, count in {
+            "id": ROWS,
+            "user": 9000,
+            "city": 5,
+            "seen": 28,
+            "ok": 2,
+            "p": 3,
+        }.items():
+            assert found[name].distinct == pytest.approx(count, rel=0.03), name
+
+    def test_frequent_strings(self, dataset, table):
+        exact = collections.Counter(table["city"].to_pylist())
+        found = features(dataset)["city"].frequent
+        assert [(one.value, one.count) for one in found] == exact.most_common()
+        assert all(one.count == one.at_most for one in found)
+
+    def test_counts_of_frequent_strings_hold_among_many(self, tmp_path):
+        rows = [f"often-{n % 3}" if n % 5 == 0 else f"once-{n}" for n in range(ROWS)]
+        tfr.write_table(pa.table({"x": rows}), tmp_path / "many")
+        exact = collections.Counter(rows)
+        found = features(tmp_path / "many")["x"].frequent
+        assert {one.value for one in found[:3]} == {"often-0", "often-1", "often-2"}
+        for one in found:
+            assert one.count <= exact[one.value] <= one.at_most
+
+    def test_lists(self, dataset, table):
+        tags = features(dataset)["tags"]
+        (lengths,) = tags.lengths
+        exact = pc.list_value_length(table["tags"])
+        assert (lengths.min, lengths.max) == (0, 3)
+        assert lengths.mean == pytest.approx(pc.mean(exact).as_py())
+        assert {one.value: one.count for one in tags.frequent} == collections.Counter(
+            pc.list_flatten(table["tags"]).to_pylist()
+        )
+
+    def test_feature_lists(self, tmp_path):
+        steps = pa.array([[[1.0, 2.0], [3.0]], [], None, [[4.0]]], pa.list_(pa.list_(pa.float32())))
+        tfr.write_table(pa.table({"s": steps}), tmp_path / "s", record_type="SequenceExample")
+        s = features(tmp_path / "s", record_type="SequenceExample")["s"]
+        assert s.missing == 1
+        assert [(x.count, x.min, x.max) for x in s.lengths] == [(3, 0, 2), (3, 1, 2)]
+        assert (s.values.count, s.values.mean) == (4, 2.5)
+
+    def test_nans_and_infinities(self, tmp_path):
+        values = [1.0, float("nan"), float("inf"), -0.0, 0.0, float("nan")]
+        tfr.write_table(pa.table({"x": pa.array(values, pa.float32())}), tmp_path / "n")
+        x = features(tmp_path / "n")["x"]
+        assert (x.values.nans, x.values.count, x.values.max) == (2, 4, float("inf"))
+        # Zero is one value, NaN another.
+        assert x.distinct == 4
+        assert "Infinity" in json.dumps(
+            tfr.compute_statistics(tmp_path / "n").to_json(), allow_nan=False
+        )
+
+    def test_nothing(self, tmp_path):
+        tfr.write_table(
+            pa.table({"x": pa.array([], pa.int64()), "s": pa.array([], pa.string())}),
+            tmp_path / "none",
+        )
+        found = tfr.compute_statistics(tmp_path / "none")
+        assert found.rows == 0
+        assert [(one.kind, one.missing_share, one.distinct) for one in found.features] == [
+            (None, 0, None)
+        ] * 2
+
+    def test_columns_without_values(self, tmp_path):
+        tfr.write_table(pa.table({"x": pa.array([None, None], pa.float32())}), tmp_path / "null")
+        x = features(tmp_path / "null")["x"]
+        assert (x.missing, x.missing_share, x.distinct) == (2, 1, None)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_change_nothing(dataset, threads):
+    assert tfr.compute_statistics(dataset, threads=threads) == tfr.compute_statistics(dataset)
+
+
+def test_columns_and_filters(dataset):
+    found = tfr.compute_statistics(dataset, columns=["city"], filters=[("p", "=", 1)])
+    assert [one.name for one in found.features] == ["city"]
+    assert found.rows == ROWS // 3
+
+
+def test_damage(dataset, tmp_path):
+    file = next(dataset.rglob("*.tfrecord"))
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    (tmp_path / "bad.tfrecord").write_bytes(data)
+    with pytest.raises(tfr.CorruptDataError):
+        tfr.compute_statistics(tmp_path / "bad.tfrecord")
+    with pytest.warns(tfr.CorruptDataWarning):
+        found = tfr.compute_statistics(tmp_path / "bad.tfrecord", on_corrupt="skip_record")
+    assert found.rows == tfr.count_rows(file) - 1
+
+
+class Page(html.parser.HTMLParser):
+    """What a browser would take from a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags = collections.Counter()
+        self.sources = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.sources += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+class TestPage:
+    def test_plots_and_images(self, tmp_path):
+        data = pa.table({"image": [PNG] * 3, "x": [1, 2, 3]})
+        tfr.write_table(data, tmp_path / "images")
+        page = Page(html_page(tfr.compute_statistics(tmp_path / "images"), "images"))
+        assert page.tags["img"] == 3
+        assert page.tags["svg"] == 1
+        shown = [source for source in page.sources if source.startswith("data:image/png;base64,")]
+        assert [base64.b64decode(source.partition(",")[2]) for source in shown] == [PNG] * 3
+        # It needs nothing from anywhere, and runs nothing.
+        assert set(page.sources) - set(shown) == {"#f0", "#f1"}
+        assert page.tags["script"] == page.tags["link"] == 0
+
+    def test_what_files_hold_is_text(self, tmp_path):
+        evil = "<script>alert(1)</script>"
+        tfr.write_table(pa.table({evil: [evil, evil]}), tmp_path / "evil")
+        page = Page(html_page(tfr.compute_statistics(tmp_path / "evil"), evil))
+        assert page.tags["script"] == 0
+        assert page.text.count(evil) == 5
+
+
+class TestProgram:
+    def run(self, *words):
+        result = CliRunner().invoke(program, ["stats", *map(str, words)])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    def test_json(self, dataset):
+        (line,) = self.run(dataset, "--columns", "city,seen").splitlines()
+        found = json.loads(line)
+        city, seen = found["features"]
+        assert city["frequent"][0]["value"] == "Rome"
+        assert city["missing_share"] == 0
+        assert seen["values"]["min"] == "2026-01-01"
+
+    @pytest.mark.parametrize("width", [70, 100, 200])
+    def test_table(self, dataset, width):
+        console = Console(file=io.StringIO(), width=width)
+        console.print(statistics_table(tfr.compute_statistics(dataset), width))
+        lines = console.file.getvalue().splitlines()
+        assert max(len(line.rstrip()) for line in lines) <= width
+        (city,) = [line for line in lines if line.startswith("city")]
+        assert city.split()[:7] == ["city", "string", "0.0%", "0-4", "B", "5", "Rome"]
+
+    def test_page(self, dataset, tmp_path):
+        assert self.run(dataset, "--html", tmp_path / "page.html") == ""
+        page = Page((tmp_path / "page.html").read_text())
+        assert page.tags["section"] == 8
+        assert "Rome" in page.text

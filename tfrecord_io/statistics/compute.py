@@ -1,0 +1,302 @@
+"""One pass over a data set, by the kernel's sketches, on threads.
+
+Batches come in the order of the files, and each thread looks at some of the columns: so what is
+found does not depend on how many threads there are. Only the sketches are kept, so memory does not
+grow with the data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tfrecord_io.codec import get_codec
+from tfrecord_io.engines.local import read_plan
+from tfrecord_io.filters import Filters
+from tfrecord_io.options import Limits, OnCorrupt, RecordType
+from tfrecord_io.parallel import thread_count
+from tfrecord_io.plan import ScanPlan
+from tfrecord_io.read import Paths, plan_scan
+from tfrecord_io.schema import is_any_list, leaf_type, schema_to_json, storage_type, wire_schema
+from tfrecord_io.statistics.result import (
+    FeatureStatistics,
+    FrequentValue,
+    NumberStatistics,
+    Statistics,
+)
+from tfrecord_io.tasks import decoding, warned
+
+_QUANTILES = (1, 5, 25, 50, 75, 95, 99)
+_BINS = 30
+_MOST_FREQUENT = 10
+_EXAMPLES = 8
+
+#: What the kernel tells of a column, or of numbers.
+_Found: TypeAlias = dict[str, Any]
+_Sample: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+
+#: Called with the bytes that are done and the bytes there are.
+Progress = Callable[[int, int], None]
+
+
+def compute_statistics(
+    path: Paths,
+    *,
+    columns: Sequence[str] | None = None,
+    schema: pa.Schema | None = None,
+    filters: Filters = None,
+    record_type: RecordType = "Example",
+    compression: str | None = "infer",
+    on_corrupt: OnCorrupt = "raise",
+    path_column: str | None = None,
+    storage_options: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    memory_map: bool = True,
+    sample_files: int | None = None,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Statistics:
+    """Return what each feature of a data set holds, in one streaming pass.
+
+    Parameters
+    ----------
+    path, columns, schema, filters, record_type, compression, on_corrupt, path_column
+        See `tfrecord_io.read_table`.
+    storage_options, limits, memory_map, sample_files, threads
+        See `tfrecord_io.read_table`.
+    progress : callable, optional
+        Called with the bytes of files that are done, and of all.
+
+    Returns
+    -------
+    Statistics
+        Counts, extremes and means are exact; distinct values, quantiles and frequent strings are
+        estimates whose errors the classes tell.
+
+    Raises
+    ------
+    MissingDependencyError
+        The native kernel is not built.
+    FileNotFoundError, TFRecordError
+        See `tfrecord_io.read_table`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import tfrecord_io as tfr
+    >>> _ = tfr.write_table(pa.table({"x": [1, 2, None]}), "memory://statistics-example")
+    >>> x = tfr.compute_statistics("memory://statistics-example").features[0]
+    >>> x.missing, x.values.mean
+    (1, 1.5)
+    """
+    get_codec("native")
+    plan = plan_scan(
+        path,
+        columns=columns,
+        schema=schema,
+        filters=filters,
+        record_type=record_type,
+        compression=compression,
+        on_corrupt=on_corrupt,
+        path_column=path_column,
+        storage_options=storage_options,
+        codec="native",
+        limits=limits,
+        memory_map=memory_map,
+        sample_files=sample_files,
+        threads=threads,
+    )
+    rows, found = _summed_up(plan, thread_count(threads), progress or (lambda done, total: None))
+    examples = _examples(plan)
+    files = {(task.file.location, task.file.path): task.file.size for task in plan.tasks}
+    return Statistics(
+        rows=rows,
+        files=len(files),
+        bytes=sum(files.values()),
+        features=tuple(
+            _feature(plan, field, one, rows, examples.get(field.name, ()))
+            for field, one in zip(plan.schema, found, strict=True)
+        ),
+    )
+
+
+# --- the pass -------------------------------------------------------------------------------------
+
+
+def _summed_up(plan: ScanPlan, threads: int, progress: Progress) -> tuple[int, list[_Found]]:
+    """Return the rows there are, and what was found of each column."""
+    from tfrecord_io import _native
+
+    count = len(plan.schema)
+    groups = [list(range(first, count, threads)) for first in range(min(threads, count))]
+    summaries = [_native.Summary(len(group)) for group in groups]
+    rows, done, total = 0, 0, sum(task.file.size for task in plan.tasks)
+    with (
+        contextlib.closing(decoding(plan).run_all(plan.tasks, threads)) as tasks,
+        ThreadPoolExecutor(threads, "tfrecord-io-statistics") as pool,
+    ):
+        for task, batches in zip(plan.tasks, tasks, strict=True):
+            for batch in warned(batches):
+                rows += batch.num_rows
+                parts = [_measurable(batch, group) for group in groups]
+                list(pool.map(_native.Summary.update, summaries, parts))
+            done += task.file.size
+            progress(done, total)
+    found = {
+        column: one
+        for group, summary in zip(groups, summaries, strict=True)
+        for column, one in zip(group, summary.columns(_MOST_FREQUENT), strict=True)
+    }
+    return rows, [found[column] for column in range(count)]
+
+
+def _measurable(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
+    """Return some columns, each of int64, floats, strings, or lists of them."""
+    arrays = [_measured(batch.column(column)) for column in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[str(column) for column in columns])
+
+
+def _measured(column: pa.Array) -> pa.Array:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = column.storage
+    for target in _steps(column.type):
+        if column.type != target:
+            column = column.cast(target)
+    return column
+
+
+def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
+    """Return the types to cast to, one after the other."""
+    wire = _plain_wire(t)
+    leaf = leaf_type(t)
+    if pat.is_date32(leaf) or pat.is_time32(leaf):
+        # Arrow casts them to the int of their own size only.
+        return _with_leaf(wire, pa.int32()), wire
+    return (wire,)
+
+
+def _plain_wire(t: pa.DataType) -> pa.DataType:
+    t = storage_type(t)
+    if is_any_list(t):
+        return pa.list_(_plain_wire(t.value_type))
+    wire = wire_schema(pa.schema([pa.field("", t)]), reading=True).field(0).type
+    if pat.is_string_view(wire):
+        return pa.string()
+    return pa.binary() if pat.is_binary_view(wire) else wire
+
+
+def _with_leaf(t: pa.DataType, leaf: pa.DataType) -> pa.DataType:
+    return pa.list_(_with_leaf(t.value_type, leaf)) if pat.is_list(t) else leaf
+
+
+def _examples(plan: ScanPlan) -> dict[str, tuple[bytes, ...]]:
+    """Return the first strings of each column that has any."""
+    batch = next(read_plan(plan, threads=1), None)
+    found: dict[str, tuple[bytes, ...]] = {}
+    for name, column in zip(plan.schema.names, batch.columns if batch else (), strict=False):
+        values = _measured(column.slice(0, _EXAMPLES))
+        while pat.is_list(values.type):
+            values = values.flatten()
+        if pat.is_binary(values.type) or pat.is_string(values.type):
+            strings = values.drop_null().cast(pa.binary()).slice(0, _EXAMPLES)
+            found[name] = tuple(strings.to_pylist())
+    return found
+
+
+# --- what it found --------------------------------------------------------------------------------
+
+
+def _feature(
+    plan: ScanPlan,
+    field: pa.Field,
+    found: _Found,
+    rows: int,
+    examples: tuple[bytes, ...],
+) -> FeatureStatistics:
+    values = found["values"]
+    is_bytes = found["kind"] == "bytes"
+    leaf = leaf_type(storage_type(field.type))
+    distinct = found["distinct"]
+    return FeatureStatistics(
+        name=field.name,
+        type=schema_to_json(pa.schema([field]))[0]["type"],
+        kind=found["kind"],
+        is_partition=field.name in plan.partition_schema.names,
+        rows=rows,
+        missing=found["nulls"],
+        lengths=tuple(_numbers(lengths, pa.int64()) for lengths in found["lengths"]),
+        values=None if is_bytes or values is None else _numbers(values, leaf),
+        byte_lengths=_numbers(values, pa.int64()) if is_bytes else None,
+        distinct=None if distinct is None else min(round(distinct), values["count"] or 1),
+        frequent=tuple(
+            FrequentValue(value=_text(value, leaf), count=least, at_most=most)
+            for value, least, most in found.get("frequent", ())
+        ),
+        examples=examples,
+    )
+
+
+def _text(value: bytes, t: pa.DataType) -> str | bytes:
+    t = t.value_type if pat.is_dictionary(t) else t
+    is_text = pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t)
+    return value.decode() if is_text else value
+
+
+def _numbers(found: _Found, t: pa.DataType) -> NumberStatistics:
+    sample = np.sort(found["sample"].to_numpy())
+    ranks = {f"{q}%": round((len(sample) - 1) * q / 100) for q in _QUANTILES} if len(sample) else {}
+    mean = found["mean"]
+    if mean is not None and not (pat.is_floating(t) or pat.is_integer(t) or pat.is_boolean(t)):
+        mean = _typed(mean, t)
+    return NumberStatistics(
+        count=found["count"],
+        nans=found["nans"],
+        min=_typed(found["min"], t),
+        mean=mean,
+        max=_typed(found["max"], t),
+        quantiles={name: _typed(sample[rank].item(), t) for name, rank in ranks.items()},
+        histogram=_histogram(sample),
+    )
+
+
+def _typed(value: float | None, t: pa.DataType) -> Any:
+    """Return a number as a value of the column's type."""
+    if value is None or pat.is_floating(t):
+        return value
+    if pat.is_decimal(t):
+        return pa.scalar(value, pa.float64()).cast(t, safe=False).as_py()
+    value = round(value)
+    if pat.is_boolean(t):
+        return bool(value)
+    if not pat.is_temporal(t):
+        return value
+    narrow = pa.int32() if t.bit_width == 32 else pa.int64()
+    try:
+        return pa.scalar(value, narrow).cast(t).as_py()
+    except (ValueError, OverflowError):
+        # Python has no such date.
+        return value
+
+
+def _histogram(sample: _Sample) -> tuple[tuple[float, float, float], ...]:
+    values = sample.astype(np.float64)
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return ()
+    low, high = values[0], values[-1]
+    if low == high or not np.isfinite(high - low):
+        return ((float(low), float(high), 1.0),)
+    counts, edges = np.histogram(values, bins=_BINS, range=(low, high))
+    shares = (counts / len(values)).tolist()
+    return tuple(
+        (low, high, share)
+        for (low, high), share in zip(itertools.pairwise(edges.tolist()), shares, strict=True)
+    )
