@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -74,3 +76,23 @@ def test_errors_pickle_with_their_fields() -> None:
 def test_the_start_must_be_within_the_data() -> None:
     with pytest.raises(IndexError, match="start 9 is behind the 8 bytes"):
         NativeCodec().frames(pa.py_buffer(b"\x00" * 8), 9)
+
+
+LOADED_BY_A_THREAD = """
+import threading
+import pyarrow as pa
+
+def encode():
+    from tfrecord_io.codec import get_codec
+    batch = pa.record_batch({"v": [1]})
+    get_codec("native").encoder(batch.schema, "Example").encode(batch)
+
+for _ in range(20):
+    thread = threading.Thread(target=encode)
+    thread.start()
+    thread.join()
+"""
+
+
+def test_the_thread_that_loads_the_kernel_may_end() -> None:
+    subprocess.run([sys.executable, "-c", LOADED_BY_A_THREAD], check=True)
