@@ -82,11 +82,19 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
         _check_commits(staging, job, commits)
         staging.take_turn(job.job_id, lambda: _finish_dead_turn(staging, STALE_AFTER_SECONDS))
         is_decided = _decide(staging, job, commits)
+    except OSError as error:
+        if _gave_up(staging, job.job_id):
+            raise
+        raise CommitStateUnknownError(
+            f"the write may be committed: {error}; when the cause is gone, 'tfrecord-io clean' on "
+            "the target, or the next write to it, finishes it or removes what is left of it",
+            path=staging.storage.url(staging.root),
+        ) from error
     except BaseException:
-        _give_up(staging, job.job_id)
+        _gave_up(staging, job.job_id)
         raise
     if not is_decided:
-        _give_up(staging, job.job_id)
+        _gave_up(staging, job.job_id)
         return WriteResult()
     _finish(staging, job.job_id, claim=0)
     _warn_of_inexact_columns(job, commits)
@@ -200,8 +208,9 @@ def clean(
         The jobs that were met, by what became of them.
     """
     storage, root = open_storage(path, storage_options)
-    if not storage.is_folder(root):
+    if storage.stages_by == "rename" and not storage.is_folder(root):
         return CleanResult()
+    # In a store of uploads there may be some without any file.
     return recover(Staging(storage, root), stale_after=stale_after, dry_run=dry_run)
 
 
@@ -319,15 +328,20 @@ def _decide(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> b
     return True
 
 
-def _give_up(staging: Staging, job_id: str) -> None:
-    """Roll a job back; if it was decided after all, leave its end to others."""
-    if staging.is_decided(job_id):
+def _gave_up(staging: Staging, job_id: str) -> bool:
+    """Roll a job back; if it was decided after all, or may be, leave its end to others."""
+    try:
+        is_decided = staging.is_decided(job_id)
+    except OSError:
+        is_decided = True
+    if is_decided:
         _abandon(staging, job_id, claim=0)
-        return
+        return False
     with contextlib.suppress(OSError):
         if _has_turn(staging, job_id):
             staging.leave_turn()
-    _remove_quietly(staging, job_id)
+    staging.remove_job_quietly(job_id)
+    return True
 
 
 # --- after the decision ---------------------------------------------------------------------------
@@ -354,20 +368,12 @@ def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
         except BaseException:
             _abandon(staging, job_id, claim)
             raise
-    _remove_quietly(staging, job_id)
+    staging.remove_job_quietly(job_id)
 
 
 def _has_turn(staging: Staging, job_id: str) -> bool:
     turn = staging.turn()
     return turn is not None and turn.job_id == job_id
-
-
-def _remove_quietly(staging: Staging, job_id: str) -> None:
-    """Remove a job's folder; the next write removes what cannot be removed now."""
-    for _ in range(_PUBLISH_TRIES):
-        with contextlib.suppress(OSError):
-            staging.remove_job(job_id)
-            return
 
 
 def _abandon(staging: Staging, job_id: str, claim: int) -> None:

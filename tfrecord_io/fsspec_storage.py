@@ -25,6 +25,7 @@ from tfrecord_io.storage_protocol import (
     StagesBy,
     Tree,
     Upload,
+    as_listed,
     check_version,
     limited,
     publish_by_rename,
@@ -95,7 +96,8 @@ class FsspecStorage:
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         self._filesystem.invalidate_cache()
-        info = self.info(path)
+        with as_listed(self.url(path), version):
+            info = self.info(path)
         if version is not None:
             check_version(self.url(path), version, info.version)
 
@@ -108,9 +110,10 @@ class FsspecStorage:
     def read_range(  # noqa: D102
         self, path: str, start: int, end: int, version: str | None = None
     ) -> bytes:
-        if version is not None:
-            check_version(self.url(path), version, self.info(path).version)
-        return bytes(self._filesystem.cat_file(path, start=start, end=end))
+        with as_listed(self.url(path), version):
+            if version is not None:
+                check_version(self.url(path), version, self.info(path).version)
+            return bytes(self._filesystem.cat_file(path, start=start, end=end))
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         with self._filesystem.open(path, "rb") as file:

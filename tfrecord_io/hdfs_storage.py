@@ -26,6 +26,7 @@ from tfrecord_io.storage_protocol import (
     StagesBy,
     Tree,
     Upload,
+    as_listed,
     check_version,
     limited,
     publish_by_rename,
@@ -69,8 +70,10 @@ class HdfsStorage:
     # --- looking ----------------------------------------------------------------------------------
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
-        if not self.is_folder(path):
-            return [self.info(path)]
+        while not self.is_folder(path):
+            # It may have been made since: then it is a folder now.
+            with contextlib.suppress(IsADirectoryError):
+                return [self.info(path)]
         found = []
         # Asking for all at once lists folder by folder as well; here hidden ones are left out.
         pending = [path]
@@ -113,7 +116,8 @@ class HdfsStorage:
         return True
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
-        info = self.info(path)
+        with as_listed(self.url(path), version):
+            info = self.info(path)
         if version is not None:
             check_version(self.url(path), version, info.version)
 
@@ -140,8 +144,9 @@ class HdfsStorage:
         if found is not None:
             return found
         # Opened before it is looked at: what was opened is then not older than what is seen.
-        reader = self._call(lambda: self._client.read(path), path)
-        check_version(self.url(path), version, self.info(path).version)
+        with as_listed(self.url(path), version):
+            reader = self._call(lambda: self._client.read(path), path)
+            check_version(self.url(path), version, self.info(path).version)
         with self._readers_lock:
             self._readers[path, version] = reader
             while len(self._readers) > _OPEN_READERS:

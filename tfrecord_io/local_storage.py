@@ -25,6 +25,7 @@ from tfrecord_io.storage_protocol import (
     StagesBy,
     Tree,
     Upload,
+    as_listed,
     check_version,
     limited,
     publish_by_rename,
@@ -52,8 +53,10 @@ class LocalStorage:
         return path
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
-        if not self.is_folder(path):
-            return [self.info(path)]
+        while not self.is_folder(path):
+            # It may have been made since: then it is a folder now.
+            with contextlib.suppress(IsADirectoryError):
+                return [self.info(path)]
         found: list[FileInfo] = []
         pending = [path]
         while pending:
@@ -81,7 +84,8 @@ class LocalStorage:
         return os.path.lexists(path)
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
-        file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - the caller closes it
+        with as_listed(path, version):
+            file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - the caller closes it
         try:
             if version is not None:
                 check_version(path, version, _file_info(path, os.fstat(file.fileno())).version)

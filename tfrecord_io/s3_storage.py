@@ -39,6 +39,7 @@ from tfrecord_io.storage_protocol import (
     StagesBy,
     Tree,
     Upload,
+    as_listed,
     check_version,
     limited,
     staged_file_is_gone,
@@ -89,16 +90,16 @@ class S3Storage:
     # --- looking ----------------------------------------------------------------------------------
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
+        while not (found := list(self._list(f"{path}/"))):
+            # It may have been made since: then it is a folder now.
+            with contextlib.suppress(IsADirectoryError):
+                return [self.info(path)]
         infos = []
-        is_there = False
-        for found in self._list(f"{path}/"):
-            is_there = True
-            below = found.path[len(path) + 1 :]
-            if _folder_of(below) is not None:
-                continue
-            if keep is None or all(map(keep, below.split("/"))):
-                infos.append(found)
-        return sorted(infos, key=lambda info: info.path) if is_there else [self.info(path)]
+        for info in found:
+            below = info.path[len(path) + 1 :]
+            if _folder_of(below) is None and (keep is None or all(map(keep, below.split("/")))):
+                infos.append(info)
+        return sorted(infos, key=lambda info: info.path)
 
     def _list(self, prefix: str, limit: int | None = None) -> Iterator[FileInfo]:
         bucket = prefix.partition("/")[0]
@@ -141,7 +142,8 @@ class S3Storage:
             return None
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
-        info = self.info(path)
+        with as_listed(self.url(path), version):
+            info = self.info(path)
         if version is not None:
             check_version(self.url(path), version, info.version)
 
@@ -155,7 +157,8 @@ class S3Storage:
     ) -> bytes:
         more = {} if version is None else {"IfMatch": version}
         try:
-            return self._get(path, Range=f"bytes={start}-{end - 1}", **more)
+            with as_listed(self.url(path), version):
+                return self._get(path, Range=f"bytes={start}-{end - 1}", **more)
         except OSError as error:
             if version is not None and _status(error) == 412:
                 check_version(self.url(path), version, "")

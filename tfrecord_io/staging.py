@@ -19,7 +19,8 @@ Invariants
   same job at once.
 - A job folder without the turn is nobody's data: it may be removed once its process is gone.
 - A job's name also says how many folders were made for it, down to the target, so that they go with
-  it. Only a process killed between making the target and its hidden folder leaves an empty target.
+  it. Only a process that dies, or loses the store, between making the target and removing it again
+  may leave an empty target.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ _MAX_RECORD_BYTES = 64 * 1024
 
 #: Folders come and go beside us while jobs start and end; so many tries are enough.
 _SETUP_TRIES = 20
+
+#: How often removing a job is tried.
+_REMOVE_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +133,7 @@ class Staging:
                 # Another job that ended has just removed the folder.
                 continue
             except BaseException:
-                with contextlib.suppress(OSError):
-                    self.remove_job(job_id)
+                self.remove_job_quietly(job_id)
                 raise
             return job_id
         raise CommitConflictError(
@@ -174,6 +177,13 @@ class Staging:
             if not self.storage.remove_folder(path):
                 return
             path = path.rpartition("/")[0]
+
+    def remove_job_quietly(self, job_id: str) -> None:
+        """Remove a job if the store lets us; the next write removes what is left."""
+        for _ in range(_REMOVE_TRIES):
+            with contextlib.suppress(OSError):
+                self.remove_job(job_id)
+                return
 
     def unowned_uploads(self) -> list[Upload]:
         """Return the open uploads of part files, if there is no job any more that may own them.

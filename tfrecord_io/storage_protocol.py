@@ -12,7 +12,8 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
 
@@ -149,7 +150,7 @@ class Storage(Protocol):
         Raises
         ------
         DatasetChangedError
-            The file is no longer the one that had `version`.
+            The file is gone, or no longer the one that had `version`.
         """
 
     def read_range(self, path: str, start: int, end: int, version: str | None = None) -> bytes:
@@ -160,7 +161,7 @@ class Storage(Protocol):
         Raises
         ------
         DatasetChangedError
-            The file is no longer the one that had `version`.
+            The file is gone, or no longer the one that had `version`.
         """
 
     def read_bytes(self, path: str, limit: int) -> bytes:
@@ -272,6 +273,19 @@ def check_version(path: str, expected: str, found: str) -> None:
         raise DatasetChangedError(
             "the file was replaced since it was listed; read the data set again", path=path
         )
+
+
+@contextlib.contextmanager
+def as_listed(url: str, version: str | None) -> Iterator[None]:
+    """Raise `DatasetChangedError` where a file that was listed with a version is gone."""
+    try:
+        yield
+    except FileNotFoundError:
+        if version is None:
+            raise
+        raise DatasetChangedError(
+            "the file was removed since it was listed; read the data set again", path=url
+        ) from None
 
 
 def limited(data: bytes, limit: int, path: str) -> bytes:

@@ -376,11 +376,10 @@ class Simulation:
         for process in self._processes:
             process.alive = process is self._judge
         self.schedule.now += 2 * _DAY
-        is_quiet = not self.character.kills and not self.character.faults
         before = self.everything()
         done = clean(ROOT)
         first = self.everything()
-        if is_quiet and (first != before or done != CleanResult()):
+        if self._is_quiet and (first != before or done != CleanResult()):
             raise WrongError(f"without any fault something was left: {done}")
         if (again := clean(ROOT)) != CleanResult() or self.everything() != first:
             raise WrongError(f"a second recovery does more: {again}")
@@ -390,6 +389,10 @@ class Simulation:
                 f"no order explains this:\n{histories.describe(self.operations, last)}"
             )
         self._check_is_clean(last)
+
+    @property
+    def _is_quiet(self) -> bool:
+        return not self.character.kills and not self.character.faults
 
     def everything(self) -> dict[str, Any]:
         """Everything in the store: objects and uploads, or files and folders."""
@@ -403,8 +406,9 @@ class Simulation:
             raise WrongError(f"uploads are open: {self.bucket.uploads}")
         found = self.everything()
         if last is None:
-            # Whoever is killed between making the target and its hidden folder leaves the target.
-            if found:
+            # Whoever dies, or loses the store, while the target is made may leave it empty.
+            may_stay = [] if self._is_quiet else [ROOT.rsplit("/", n)[0] for n in range(3)]
+            if not {*found} <= {*may_stay}:
                 raise WrongError(f"something is left: {sorted(found)}")
             return
         start = f"{ROOT.lstrip('/') if self.character.stages_by == 'upload' else ROOT}/"
@@ -413,8 +417,8 @@ class Simulation:
             for path, data in found.items()
             if data is not None and path.startswith(start)
         }
-        outside = [path for path in found if not f"{start}".startswith(path) and path[:1] != "u"]
-        outside = [path for path in outside if not path.startswith(start)]
+        outside = [path for path in found if not path.startswith(start)]
+        outside = [path for path in outside if not start.startswith(f"{path}/")]
         manifest = Manifest.loads(files.pop("_SUCCESS"))
         assert manifest is not None
         if outside or not all(is_data_name(name) for path in files for name in path.split("/")):
