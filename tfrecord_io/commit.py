@@ -131,6 +131,10 @@ def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
         mine = {staging.storage.upload_id(file.staged) for file in files}
         open_ones = staging.storage.uploads(staging.root) if mine else []
         staging.storage.abort_uploads(one for one in open_ones if one.upload_id in mine)
+    if _has_turn(staging, job.job_id):
+        # Its commit was given up, and somebody else may be ending it already.
+        _finish_dead_turn(staging, STALE_AFTER_SECONDS)
+        return
     staging.remove_job(job.job_id)
 
 
@@ -151,18 +155,29 @@ def recover(
     finished: list[str] = []
     removed: list[str] = []
     running: list[str] = []
-    turn = staging.turn()
-    if turn is not None and staging.is_dead(turn, stale_after):
+
+    def end_dead_turn() -> Turn | None:
+        turn = staging.turn()
+        if turn is None or not staging.is_dead(turn, stale_after):
+            return turn
         (finished if staging.is_decided(turn.job_id) else removed).append(turn.job_id)
-        if not dry_run:
-            _finish_dead_turn(staging, stale_after)
-            turn = staging.turn()
+        if dry_run:
+            return turn
+        _finish_dead_turn(staging, stale_after)
+        return staging.turn()
+
+    turn = end_dead_turn()
     for job_id in staging.job_ids():
         if job_id in (*finished, *removed):
             continue
-        if (turn is not None and turn.job_id == job_id) or not staging.is_stale(
-            job_id, stale_after
-        ):
+        if not staging.is_stale(job_id, stale_after):
+            running.append(job_id)
+            continue
+        # A job whose process is gone takes no turn any more, but may have until just now.
+        turn = end_dead_turn()
+        if job_id in (*finished, *removed):
+            continue
+        if turn is not None and turn.job_id == job_id:
             running.append(job_id)
             continue
         removed.append(job_id)
@@ -337,9 +352,13 @@ def _gave_up(staging: Staging, job_id: str) -> bool:
     if is_decided:
         _abandon(staging, job_id, claim=0)
         return False
-    with contextlib.suppress(OSError):
+    try:
         if _has_turn(staging, job_id):
             staging.leave_turn()
+    except OSError:
+        # Whoever ends the turn then removes the job.
+        _abandon(staging, job_id, claim=0)
+        return True
     staging.remove_job_quietly(job_id)
     return True
 

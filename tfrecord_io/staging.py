@@ -291,15 +291,32 @@ class Staging:
         if not self._holder_is_dead(turn, last, stale_after):
             return None
         number = last + 1
+        path = self._claim_path(turn.job_id, number)
         try:
-            won = self.storage.create_exclusive(self._claim_path(turn.job_id, number), data, folder)
+            won = self.storage.create_exclusive(path, data, folder)
         except FileNotFoundError:
-            # The folder goes after the turn: a turn without it is left over from nobody's commit.
-            won = not self.storage.is_folder(folder)
+            won = self._claim_without_folder(turn, path, data)
         # Another process may have made the same claim and given it up since we looked.
         if not won or self.storage.exists(self._abandoned_path(turn.job_id, number)):
             return None
         return number if self.turn() == turn else None
+
+    def _claim_without_folder(self, turn: Turn, path: str, data: bytes) -> bool:
+        """Claim the turn of a job whose folder somebody took away."""
+        # Usually because the turn has ended.
+        if self.turn() != turn:
+            return False
+        folder = self.job_folder(turn.job_id)
+        with contextlib.suppress(FileExistsError):
+            self.storage.make_folder(folder)
+        try:
+            won = self.storage.create_exclusive(path, data, folder)
+        except FileNotFoundError:
+            return False
+        if won and self.turn() != turn:
+            self.remove_job_quietly(turn.job_id)
+            return False
+        return won
 
     def abandon(self, job_id: str, claim: int) -> None:
         """Say that this process gives up finishing a commit, so that others may.

@@ -222,7 +222,8 @@ class S3Client:
     async def _call_s3(self, method: str, Bucket: str, **arguments: Any) -> Any:
         del Bucket
         call = getattr(self._bucket, method)
-        return self._around(method, method not in _READS, lambda: call(**arguments))
+        place = arguments.get("Key", arguments.get("Prefix", ""))
+        return self._around(f"{method} {place}", method not in _READS, lambda: call(**arguments))
 
 
 # --- HDFS -----------------------------------------------------------------------------------------
@@ -339,27 +340,27 @@ class HdfsClient:
         return f"hdfs://cluster{path}"
 
     def get_file_info(self, path: str) -> Status:
-        return self._do("get_file_info", False, lambda: self._node.status(path))
+        return self._do(f"get_file_info {path}", False, lambda: self._node.status(path))
 
     def list_status(self, path: str) -> Iterator[Status]:
-        return iter(self._do("list_status", False, lambda: self._node.list_status(path)))
+        return iter(self._do(f"list_status {path}", False, lambda: self._node.list_status(path)))
 
     def mkdirs(self, path: str, permission: int, create_parent: bool) -> None:
-        self._do("mkdirs", True, lambda: self._node.mkdirs(path, create_parent))
+        self._do(f"mkdirs {path}", True, lambda: self._node.mkdirs(path, create_parent))
 
     def create(self, path: str, options: Any) -> _Writer:
         assert options.overwrite and not options.create_parent
-        made = self._do("create", True, lambda: self._node.create(path))
+        made = self._do(f"create {path}", True, lambda: self._node.create(path))
         return _Writer(self._node, path, made, self._around)
 
     def rename(self, source: str, target: str, overwrite: bool) -> None:
-        self._do("rename", True, lambda: self._node.rename(source, target, overwrite))
+        self._do(f"rename {source} {target}", True, lambda: self._node.rename(source, target, overwrite))
 
     def delete(self, path: str, recursive: bool) -> bool:
-        return self._do("delete", True, lambda: self._node.delete(path, recursive))
+        return self._do(f"delete {path}", True, lambda: self._node.delete(path, recursive))
 
     def read(self, path: str) -> _Reader:
-        return self._do("read", False, lambda: _Reader(self._node.node(path), self._around))
+        return self._do(f"read {path}", False, lambda: _Reader(self._node.node(path), self._around))
 
     def _do(self, name: str, changes: bool, call: Callable[[], _Result]) -> _Result:
         found: _Result = self._around(name, changes, call)
@@ -391,7 +392,7 @@ class _Writer:
             self._check()
             self._node.is_open = False
 
-        self._around("close", True, close)
+        self._around(f"close {self._path}", True, close)
 
 
 class _Reader:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import random
 import secrets
 import sys
@@ -337,7 +338,7 @@ class Simulation:
                 self._tally.add(f"read {type(error).__name__}")
                 continue
             self._tally.add("read")
-            self.schedule.trace.append(f"{self.schedule.current.name} read {state}")
+            self.schedule.trace.append(f"{self.schedule.current.name} read {_sorted(state)}")
             name = f"{self.schedule.current.name}-{begin}"
             self.operations.append(
                 Read(name=name, state=state, begin=begin, end=self.schedule.steps)
@@ -379,7 +380,9 @@ class Simulation:
         before = self.everything()
         done = clean(ROOT)
         first = self.everything()
-        if self._is_quiet and (first != before or done != CleanResult()):
+        # An attempt that nobody waits for may keep the last job from removing the hidden folder.
+        late = {f"{ROOT.lstrip('/')}/{staging.STAGING_NAME}/{s3_storage.MARKER}"}
+        if self._is_quiet and ({*before} - {*first} - late or done != CleanResult()):
             raise WrongError(f"without any fault something was left: {done}")
         if (again := clean(ROOT)) != CleanResult() or self.everything() != first:
             raise WrongError(f"a second recovery does more: {again}")
@@ -522,6 +525,10 @@ class _Job:
             yield pa.record_batch([[row[0]], [row[1]]], schema=_SCHEMA)
 
 
+def _sorted(state: State) -> list[Row] | None:
+    return None if state is None else sorted(state)
+
+
 _FRAMES: dict[bytes, tuple[int | None, int]] = {}
 
 
@@ -537,7 +544,8 @@ def _rows(path: str, data: bytes) -> Iterator[Row]:
 
 def _known(frame: bytes, with_p: bool) -> Row:
     if not _FRAMES:
-        for v in (job * 1000 + task * 10 + row for job in range(8) for task in range(3) for row in range(4)):
+        for job, task, row in itertools.product(range(8), range(3), range(4)):
+            v = job * 1000 + task * 10 + row
             _FRAMES[examples({"v": v})] = (None, v)
             for p in range(3):
                 _FRAMES[examples({"p": p, "v": v})] = (p, v)
