@@ -34,6 +34,7 @@ from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import SaveMode
 from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.plan import CleanResult, WriteJob
+from tfrecord_io.staging import Staging
 from tfrecord_io.storage import LocalStorage
 from tfrecord_io.write import plan_write, write_table, write_task
 
@@ -357,6 +358,56 @@ def test_a_disk_that_stays_full_while_publishing(
         check_not_committing(STORAGE, str(root))
     assert len(clean(root).finished) == 1
     assert data_files(root) == NEW_FILES
+
+
+def test_a_store_that_does_not_tell_whether_it_has_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    create = LocalStorage.create_exclusive
+    is_gone = False
+
+    def lose_answer(storage: LocalStorage, path: str, data: bytes, scratch: str) -> bool:
+        nonlocal is_gone
+        assert create(storage, path, data, scratch)
+        if path.endswith("/commit.json"):
+            is_gone = True
+            raise TimeoutError(errno.ETIMEDOUT, "the answer did not come")
+        return True
+
+    def exists(storage: LocalStorage, path: str) -> bool:
+        if is_gone:
+            raise TimeoutError(errno.ETIMEDOUT, "the answer did not come")
+        return Path(path).exists()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "create_exclusive", lose_answer)
+        patch.setattr(LocalStorage, "exists", exists)
+        with pytest.raises(CommitStateUnknownError, match="may be committed"):
+            write_new(root, "overwrite")
+    assert len(clean(root).finished) == 1
+    assert data_files(root) == NEW_FILES
+
+
+def test_aborting_a_job_whose_turn_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    before = tree(root)
+    job, commits = staged(root, "overwrite")
+
+    def refuse(*args: object) -> None:
+        raise PermissionError(errno.EACCES, "not now")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "write_bytes", refuse)
+        patch.setattr(Staging, "leave_turn", refuse)
+        with pytest.raises(PermissionError, match="not now"):
+            commit_job(job, commits)
+    abort_job(job, commits)
+    assert tree(root) == before
 
 
 def test_aborting_a_decided_job_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import datetime
 import decimal
 import json
@@ -23,7 +24,9 @@ from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, clean, commit_job
 from tfrecord_io.errors import CommitConflictError, CommitError, EncodeError
 from tfrecord_io.options import SaveMode
+from tfrecord_io.ownership import owner_of
 from tfrecord_io.plan import CleanResult
+from tfrecord_io.s3_storage import MARKER
 from tfrecord_io.storage import open_storage
 from tfrecord_io.write import plan_write
 
@@ -226,6 +229,27 @@ def test_an_upload_that_nobody_owns(s3_server: Server) -> None:
     (left,) = storage.uploads(root)
     assert left.path.endswith(".parquet")
     storage.abort_uploads([left])
+
+
+@pytest.mark.parametrize("has_folder", [True, False])
+def test_a_turn_that_a_failing_rollback_left(store: Server, has_folder: bool) -> None:
+    write(store, OLD)
+    storage, root = open_storage(f"{store.url}/ds", store.storage_options)
+    owner = dataclasses.asdict(owner_of()) | {"started": "1"}
+    job_id = f"{owner['host']}-{owner['pid']}-1-0-00000000"
+    folder = f"{root}/.tfrecord-io"
+    storage.make_folders(folder)
+    turn = json.dumps({"job_id": job_id, "owner": owner}).encode()
+    storage.write_bytes(f"{folder}/committing.json", turn)
+    if has_folder:
+        storage.make_folder(f"{folder}/{job_id}")
+        storage.write_bytes(f"{folder}/{job_id}/claim-0000.json", b"{}")
+        # On S3 a removal begins with the marker.
+        storage.remove(f"{folder}/{job_id}/{MARKER}")
+    done = clean(f"{store.url}/ds", store.storage_options)
+    assert done == CleanResult(removed=(job_id,))
+    assert clean(f"{store.url}/ds", store.storage_options) == CleanResult()
+    assert data_of(contents(store)) == OLD_FILES
 
 
 @pytest.mark.parametrize("jobs", [2, 6])

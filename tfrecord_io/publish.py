@@ -7,6 +7,7 @@ in this process or another, and always ends in the same tree.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -148,8 +149,9 @@ def _lineage(root: str, folder: str) -> Iterator[str]:
 
 
 def _sync_what_is_left(staging: Staging, folders: Iterable[str]) -> None:
-    paths = {_join(staging.root, folder) for folder in folders}
-    staging.storage.sync_folders(sorted(filter(staging.storage.is_folder, paths)))
+    for path in sorted({_join(staging.root, folder) for folder in folders}):
+        with contextlib.suppress(FileNotFoundError):
+            staging.storage.sync_folders([path])
 
 
 def _folder(path: str) -> str:
