@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import datetime
 import decimal
+import errno
 import json
 import subprocess
 import sys
@@ -16,13 +17,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.faults import NEW, OLD
+from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
 from tests.support.trees import expected_files
-from tfrecord_io import read_table, write_table
+from tfrecord_io import attempt, commit, read_table, write_table
+from tfrecord_io import write as write_module
 from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, clean, commit_job
-from tfrecord_io.errors import CommitConflictError, CommitError, EncodeError
+from tfrecord_io.errors import (
+    CommitConflictError,
+    CommitError,
+    CommitStateUnknownError,
+    EncodeError,
+)
 from tfrecord_io.options import SaveMode
 from tfrecord_io.ownership import owner_of
 from tfrecord_io.plan import CleanResult
@@ -271,6 +278,73 @@ def test_appends_that_race(store: Server, jobs: int) -> None:
     new = sorted(row["v"] for row in table.to_pylist() if row["p"] == 9)
     assert new == [number for number, is_done in enumerate(done) if is_done]
     assert len(contents(store)) == 1 + len(OLD_FILES) + sum(done)
+
+
+#: One that is worth another try, and one that is not.
+ERRORS = [
+    TimeoutError(errno.ETIMEDOUT, "the answer did not come"),
+    PermissionError(errno.EACCES, "not you"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("error", ERRORS, ids=["timeout", "refusal"])
+@pytest.mark.parametrize("mode", ["overwrite", "append"])
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_errors_before_and_after_every_call(
+    request: pytest.FixtureRequest,
+    kind: str,
+    mode: SaveMode,
+    error: OSError,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    clocks: dict[str, Clock] = {}
+
+    def open_with_fault(url: Any, options: Any = None) -> tuple[Any, str]:
+        if url in clocks:
+            return opener(clocks[url])(url, options)
+        return open_storage(url, options)
+
+    for module in (attempt, commit, write_module):
+        monkeypatch.setattr(module, "open_storage", open_with_fault)
+
+    def fail() -> None:
+        raise type(error)(*error.args)
+
+    def outcome(step: int) -> str | None:
+        """Let one call fail; return what became of the write, None if it has no such step."""
+        store = Server(url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options)
+        write(store, OLD)
+        clock = clocks[f"{store.url}/ds"] = Clock(step, fail)
+        try:
+            write(store, NEW, mode, threads=1)
+            told = "new"
+        except CommitStateUnknownError:
+            told = "unknown"
+        except OSError as caught:
+            assert caught.args == error.args
+            told = "old"
+        del clocks[f"{store.url}/ds"]
+        clean(f"{store.url}/ds", store.storage_options)
+        data = data_of(contents(store))
+        now = "old" if data == OLD_FILES else "new"
+        assert data in (OLD_FILES, AFTER[mode])
+        assert told in ("unknown", now)
+        if now == "old":
+            write(store, NEW, mode)
+            assert data_of(contents(store)) == AFTER[mode]
+        return told if clock.count > step else None
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        steps, outcomes = 16, []
+        while not outcomes or outcomes[-1] is not None:
+            first = len(outcomes)
+            outcomes += pool.map(outcome, range(first, first + steps))
+    found = [one for one in outcomes if one is not None]
+    assert len(found) > 40
+    assert {"old", "new"} <= {*found}
 
 
 @pytest.mark.slow
