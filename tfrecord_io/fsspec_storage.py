@@ -238,7 +238,7 @@ class _Stream:
     def part_bytes(self) -> int:
         return PART_BYTES
 
-    def add(self, data: memoryview) -> None:
+    def add(self, data: bytes) -> None:
         self._file.write(data)
 
     def finish(self) -> str:

@@ -204,7 +204,7 @@ class HdfsStorage:
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         stream = _Stream(self, path)
-        stream.add(memoryview(data))
+        stream.add(data)
         stream.finish()
 
     def _create(self, path: str) -> Any:
@@ -321,10 +321,9 @@ class _Stream:
     def part_bytes(self) -> int:
         return PART_BYTES
 
-    def add(self, data: memoryview) -> None:
+    def add(self, data: bytes) -> None:
         with self._storage._own_errors(self._path):
-            while data:
-                data = data[self._writer.write(data) :]
+            self._writer.write(data)
 
     def finish(self) -> str:
         with self._storage._own_errors(self._path):

@@ -24,7 +24,7 @@ class Transfer(Protocol):
     def part_bytes(self) -> int:
         """Return how long the next part is to be."""
 
-    def add(self, data: memoryview) -> None:
+    def add(self, data: bytes) -> None:
         """Send the next part; may return before it has arrived."""
 
     def finish(self) -> str:
@@ -59,14 +59,17 @@ class Spool:
                 self._end += len(chunk)
             return start, self._end
 
-    def get(self, place: tuple[int, int], into: memoryview) -> None:
-        """Read the bytes of a place."""
+    def get(self, place: tuple[int, int]) -> bytes:
+        """Return the bytes of a place."""
         start, end = place
+        pieces = []
         while start < end:
-            count = os.preadv(self._file.fileno(), [into[: end - start]], start)
-            if not count:
+            piece = os.pread(self._file.fileno(), end - start, start)
+            if not piece:
                 raise OSError("the temporary file is shorter than what was written to it")
-            into, start = into[count:], start + count
+            pieces.append(piece)
+            start += len(piece)
+        return b"".join(pieces)
 
 
 class RemoteSink:
@@ -128,24 +131,25 @@ class RemoteSink:
         return self.buffered + sum(end - start for start, end in self._places)
 
     def _send(self, size: int) -> None:
-        part = memoryview(bytearray(size))
-        filled = 0
-        while filled < size and self._places:
+        pieces: list[bytes | memoryview] = []
+        left = size
+        while left and self._places:
             start, end = self._places.pop(0)
-            if end - start > size - filled:
-                middle = start + size - filled
-                self._places.insert(0, (middle, end))
-                end = middle
-            self._spool.get((start, end), part[filled:])
-            filled += end - start
-        while filled < size:
+            if end - start > left:
+                self._places.insert(0, (start + left, end))
+                end = start + left
+            pieces.append(self._spool.get((start, end)))
+            left -= end - start
+        while left:
             chunk = self._chunks.pop(0)
-            if len(chunk) > size - filled:
-                self._chunks.insert(0, chunk[size - filled :])
-                chunk = chunk[: size - filled]
-            part[filled : filled + len(chunk)] = chunk
-            filled += len(chunk)
+            if len(chunk) > left:
+                self._chunks.insert(0, chunk[left:])
+                chunk = chunk[:left]
+            pieces.append(chunk)
+            left -= len(chunk)
             self.buffered -= len(chunk)
+        # Clients take bytes as they are, and other buffers byte by byte or by another copy.
+        part = b"".join(pieces)
         if self._transfer is None:
             self._transfer = self._begin()
         self._transfer.add(part)

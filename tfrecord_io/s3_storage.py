@@ -455,7 +455,7 @@ class _PartsUpload:
     def part_bytes(self) -> int:
         return PART_BYTES << min(4, len(self._parts) // _PARTS_OF_A_SIZE)
 
-    def add(self, data: memoryview) -> None:
+    def add(self, data: bytes) -> None:
         number = len(self._parts) + 1
         if number > _MAX_PARTS:
             raise LimitExceededError(
@@ -469,14 +469,14 @@ class _PartsUpload:
                 part.result()
         self._parts.append(_in_flight(lambda: self._send(number, data)))
 
-    def _send(self, number: int, data: memoryview) -> str:
+    def _send(self, number: int, data: bytes) -> str:
         digest = base64.b64encode(hashlib.md5(data, usedforsecurity=False).digest()).decode()
         answer = self._storage._call(
             "upload_part",
             self._upload.path,
             UploadId=self._upload.upload_id,
             PartNumber=number,
-            Body=bytes(data),
+            Body=data,
             ContentMD5=digest,
         )
         return str(answer["ETag"])

@@ -379,7 +379,7 @@ class _Writer:
         if self._node not in self._name_node.nodes.values():
             raise FileNotFoundError(f"File does not exist: {self._path} (does not have open files)")
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: bytes) -> int:
         assert self._node.data is not None
         self._node.data += bytes(data)
         return len(data)
