@@ -315,7 +315,9 @@ def test_errors_before_and_after_every_call(
 
     def outcome(step: int) -> str | None:
         """Let one call fail; return what became of the write, None if it has no such step."""
-        store = Server(url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options)
+        store = Server(
+            url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options
+        )
         write(store, OLD)
         clock = clocks[f"{store.url}/ds"] = Clock(step, fail)
         try:

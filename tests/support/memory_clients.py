@@ -75,9 +75,7 @@ class Bucket:
     def put(self, key: str, data: bytes, metadata: dict[str, str]) -> dict[str, Any]:
         self._count += 1
         etag = f'"{hashlib.md5(data).hexdigest()}-{self._count}"'
-        self.objects[key] = _Object(
-            data=data, etag=etag, metadata=metadata, modified=self._now()
-        )
+        self.objects[key] = _Object(data=data, etag=etag, metadata=metadata, modified=self._now())
         return {"ETag": etag}
 
     def put_object(
@@ -156,11 +154,9 @@ class Bucket:
         except KeyError:
             raise FileNotFoundError("The specified multipart upload does not exist.") from None
 
-    def upload_part(
-        self, Key: str, UploadId: str, PartNumber: int, Body: bytes, ContentMD5: str
-    ) -> dict[str, Any]:
-        self._upload(UploadId).parts[PartNumber] = bytes(Body)
-        return {"ETag": ContentMD5}
+    def upload_part(self, Key: str, UploadId: str, PartNumber: int, Body: bytes) -> dict[str, Any]:
+        self._upload(UploadId).parts[PartNumber] = Body
+        return {"ETag": hashlib.md5(Body).hexdigest()}
 
     def complete_multipart_upload(
         self, Key: str, UploadId: str, MultipartUpload: dict[str, Any]
@@ -354,7 +350,9 @@ class HdfsClient:
         return _Writer(self._node, path, made, self._around)
 
     def rename(self, source: str, target: str, overwrite: bool) -> None:
-        self._do(f"rename {source} {target}", True, lambda: self._node.rename(source, target, overwrite))
+        self._do(
+            f"rename {source} {target}", True, lambda: self._node.rename(source, target, overwrite)
+        )
 
     def delete(self, path: str, recursive: bool) -> bool:
         return self._do(f"delete {path}", True, lambda: self._node.delete(path, recursive))
@@ -406,6 +404,4 @@ class _Reader:
         return len(self._data)
 
     def read_range(self, start: int, length: int) -> bytes:
-        return bytes(
-            self._around("read_range", False, lambda: self._data[start : start + length])
-        )
+        return bytes(self._around("read_range", False, lambda: self._data[start : start + length]))
