@@ -3,7 +3,8 @@
 Of a folder it is everything below it that is not hidden, of a pattern what fits it, of a file the
 file. Files are listed in one state of their data set: no commit was under way before or after. That
 is asked for each data set, not for each file, so that many files take little more than their
-listing. A file's data set is the first folder above it whose name is no ``key=value``.
+listing. A file's data set is the first folder above it whose name is no ``key=value``; a folder may
+hold several.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,12 +22,22 @@ from tfrecord_io.commit import check_not_committing
 from tfrecord_io.errors import DatasetChangedError, ManifestError
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
+from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 _MAGIC = re.compile(r"[*?[]")
 _STORE = re.compile(r"[^/:]+://[^/]*")
 _LISTING_TRIES = 10
 
+#: A folder and a name in it that mean the same together and apart.
+_PLAIN_FOLDER = re.compile(r"(?:[^/:?#~]+://[^/:?#]+(?::[0-9]+)?|(?=/))(?:/[^/:?#]+)+")
+_PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^:?#\0]+")
+
+#: So many files of one folder are found by listing it, unless it holds many times more.
+_MANY = 16
+_OTHERS = 50
+
+S = TypeVar("S")
 T = TypeVar("T")
 U = TypeVar("U")
 
@@ -42,7 +53,7 @@ class Listed:
     storage : Storage
         That storage.
     root : str
-        What was named: a file, or the folder that the manifest is of.
+        The folder that was named, or that what was named is in; the manifest is of it.
     below : str
         The folder below which names of folders are partition values.
     infos : list of FileInfo
@@ -59,8 +70,29 @@ class Listed:
     manifest: Manifest | None
 
 
-#: The files that one name stands for, and the manifest beside them.
-_Look = tuple[list[FileInfo], Manifest | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What one name stands for; `root`, `below`, `infos` and `manifest` as in `Listed`.
+
+    Attributes
+    ----------
+    is_file : bool
+        Whether it is a file.
+    others : frozenset of str
+        Data sets below the name, which commits have to be asked for as well.
+    """
+
+    root: str
+    below: str
+    infos: Sequence[FileInfo]
+    manifest: Manifest | None = None
+    is_file: bool = False
+    others: frozenset[str] = frozenset()
+
+
+def _file(info: FileInfo) -> _Look:
+    folder = _parent(info.path)
+    return _Look(root=folder, below=folder, infos=[info], is_file=True)
 
 
 def list_paths(
@@ -94,9 +126,10 @@ def list_paths(
     stores: dict[str, tuple[int, Storage]] = {}
     locations: list[str] = []
     opened: list[tuple[int, str]] = []
+    folders: dict[str, tuple[Storage, str]] = {}
     for path in paths:
         url = os.fspath(path)
-        storage, root = open_storage(url, storage_options)
+        storage, root = _open(url, storage_options, folders)
         location, _ = stores.setdefault(_store_of(url), (len(stores), storage))
         if location == len(locations):
             locations.append(url)
@@ -117,27 +150,42 @@ def list_paths(
         for root, look in _look_at(storage, list(roots)).items():
             named[location, root] = look
 
-    found = []
+    found: list[Listed] = []
+    # The folder of the files that were named last, one after the other.
+    together: tuple[int, str] | None = None
     for (location, root), is_pattern in zip(opened, patterns, strict=True):
         storage = storages[location]
-        if is_pattern:
-            base = _fixed_part(root)
-            looks = [(name, base, look) for name, look in _look_for(storage, root, base)]
-        else:
-            look = named[location, root]
-            looks = [(root, root if _is_folder(root, look) else _parent(root), look)]
-        for name, below, (infos, manifest) in looks:
+        looks = _look_for(storage, root) if is_pattern else [named[location, root]]
+        for look in looks:
+            folder = (location, look.root)
+            if look.is_file and folder == together:
+                found[-1].infos.extend(look.infos)
+                continue
+            together = folder if look.is_file else None
             found.append(
                 Listed(
                     location=location,
                     storage=storage,
-                    root=name,
-                    below=below,
-                    infos=infos,
-                    manifest=manifest,
+                    root=look.root,
+                    below=look.below,
+                    infos=[*look.infos],
+                    manifest=look.manifest,
                 )
             )
     return tuple(locations), found
+
+
+def _open(
+    url: str, storage_options: Mapping[str, Any], folders: dict[str, tuple[Storage, str]]
+) -> tuple[Storage, str]:
+    """Open a URL; of many in one folder, open the folder once."""
+    folder, _, name = url.rpartition("/")
+    if not _PLAIN_FOLDER.fullmatch(folder) or not _PLAIN_NAME.fullmatch(name):
+        return open_storage(url, storage_options)
+    if folder not in folders:
+        folders[folder] = open_storage(folder, storage_options)
+    storage, root = folders[folder]
+    return storage, f"{root}/{name}"
 
 
 def _store_of(url: str) -> str:
@@ -165,43 +213,82 @@ def _data_set(folder: str) -> str:
 
 
 def _look_at(storage: Storage, roots: list[str]) -> dict[str, _Look]:
-    """Look at folders and files; many files in one folder are asked for together."""
+    """Look at folders and files; many files in one folder are found together."""
     groups: dict[str, list[str]] = defaultdict(list)
     for root in roots:
         groups[_parent(root)].append(root)
+    many = {folder: names for folder, names in groups.items() if len(names) >= _MANY}
     looks: dict[str, _Look] = {}
-    for folder, names in groups.items():
-        if len(names) > 1 and _info(storage, names[0]) is not None:
-            infos = _stable(storage, [folder], partial(_each, storage, _info, names))
-            looks.update(
-                (name, ([info], None))
-                for name, info in zip(names, infos, strict=True)
-                if info is not None
-            )
-        rest = [name for name in names if name not in looks]
-        looks.update(zip(rest, _each(storage, _stable_look, rest), strict=True))
+    if many:
+        find = partial(_each, storage, _found_of, list(many.items()))
+        for infos in _stable(storage, many, find):
+            looks.update((info.path, _file(info)) for info in infos)
+    rest = [root for root in roots if root not in looks]
+    looks.update(zip(rest, _each(storage, _stable_look, rest), strict=True))
     return looks
 
 
+class _TooManyOthersError(Exception):
+    """A folder holds many more files than are asked for."""
+
+
+def _found_of(storage: Storage, group: tuple[str, list[str]]) -> list[FileInfo]:
+    """Return those files of a folder that are asked for and there."""
+    folder, paths = group
+    names = {path.rpartition("/")[2] for path in paths}
+    others = 0
+
+    def keep(name: str) -> bool:
+        nonlocal others
+        if name in names:
+            return True
+        others += 1
+        if others > _OTHERS * len(names):
+            raise _TooManyOthersError
+        return False
+
+    try:
+        found = storage.list_files(folder, keep)
+    except (FileNotFoundError, _TooManyOthersError):
+        return []
+    asked = {*paths}
+    return [info for info in found if info.path in asked]
+
+
 def _stable_look(storage: Storage, root: str) -> _Look:
-    return _stable(storage, [root], lambda: _look(storage, root))
+    asked = {root}
+    while True:
+        look = _stable(storage, asked, partial(_look, storage, root))
+        if look.others <= asked:
+            return look
+        asked |= look.others
 
 
 def _look(storage: Storage, root: str) -> _Look:
-    infos = storage.list_files(root, is_data_name)
-    return infos, _manifest(storage, root) if _is_folder(root, (infos, None)) else None
+    infos = []
+    others = set()
+    for info in storage.list_files(root, _is_of_interest):
+        if info.path == root:
+            return _file(info)
+        # Most paths hold neither name, and finding that out is quick.
+        if MANIFEST_NAME in info.path or STAGING_NAME in info.path:
+            names = info.path[len(root) + 1 :].split("/")
+            depths = [names.index(name) for name in (MANIFEST_NAME, STAGING_NAME) if name in names]
+            if depths:
+                others.add("/".join((root, *names[: min(depths)])))
+                continue
+        infos.append(info)
+    return _Look(
+        root=root,
+        below=root,
+        infos=infos,
+        manifest=_manifest(storage, root),
+        others=frozenset(others),
+    )
 
 
-def _is_folder(root: str, look: _Look) -> bool:
-    infos, _ = look
-    return not (len(infos) == 1 and infos[0].path == root)
-
-
-def _info(storage: Storage, path: str) -> FileInfo | None:
-    try:
-        return storage.info(path)
-    except IsADirectoryError:
-        return None
+def _is_of_interest(name: str) -> bool:
+    return is_data_name(name) or name in (MANIFEST_NAME, STAGING_NAME)
 
 
 def _manifest(storage: Storage, root: str) -> Manifest | None:
@@ -218,26 +305,28 @@ def _manifest(storage: Storage, root: str) -> Manifest | None:
 # --- patterns -------------------------------------------------------------------------------------
 
 
-def _look_for(storage: Storage, pattern: str, base: str) -> list[tuple[str, _Look]]:
-    """Look for what fits a pattern, whose fixed part is the folder `base`."""
+def _look_for(storage: Storage, pattern: str) -> list[_Look]:
+    """Look for what fits a pattern; partition folders begin below its fixed part."""
+    base = _fixed_part(pattern)
     # Usually all that fits is of the data set that the fixed part is in.
     asked = {base} if base else set()
     while True:
         found, looks = _stable(storage, asked, partial(_fitting, storage, pattern, base))
         folders = {path if info is None else _parent(path) for path, info in found.items()}
         others = {_data_set(folder) for folder in folders}
+        others.update(*(look.others for look in looks.values()))
         if others <= asked | {_data_set(base)}:
             break
         asked |= others
-    together: list[tuple[str, _Look]] = []
+    together: list[_Look] = []
     files: list[FileInfo] = []
     for path, info in found.items():
         if info is None:
             files = []
-            together.append((path, looks[path]))
+            together.append(replace(looks[path], below=base))
             continue
         if not files:
-            together.append((base, (files, None)))
+            together.append(_Look(root=base, below=base, infos=files))
         files.append(info)
     return together
 
@@ -289,7 +378,7 @@ def _stable(storage: Storage, folders: Iterable[str], look: Callable[[], T]) -> 
     )
 
 
-def _each(storage: Storage, ask: Callable[[Storage, str], U], paths: Sequence[str]) -> list[U]:
+def _each(storage: Storage, ask: Callable[[Storage, S], U], paths: Sequence[S]) -> list[U]:
     if len(paths) < 2 or storage.concurrency < 2:
         return [ask(storage, path) for path in paths]
     with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-listing") as pool:

@@ -88,16 +88,19 @@ class S3Storage:
     # --- looking ----------------------------------------------------------------------------------
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
-        while not (found := list(self._list(f"{path}/"))):
+        while True:
+            infos = []
+            is_there = False
+            for info in self._list(f"{path}/"):
+                is_there = True
+                below = info.path[len(path) + 1 :]
+                if _folder_of(below) is None and (keep is None or all(map(keep, below.split("/")))):
+                    infos.append(info)
+            if is_there:
+                return sorted(infos, key=lambda info: info.path)
             # It may have been made since: then it is a folder now.
             with contextlib.suppress(IsADirectoryError):
                 return [self.info(path)]
-        infos = []
-        for info in found:
-            below = info.path[len(path) + 1 :]
-            if _folder_of(below) is None and (keep is None or all(map(keep, below.split("/")))):
-                infos.append(info)
-        return sorted(infos, key=lambda info: info.path)
 
     def _list(self, prefix: str, limit: int | None = None) -> Iterator[FileInfo]:
         bucket = prefix.partition("/")[0]
