@@ -72,12 +72,10 @@ class Listed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What one name stands for; `root`, `below`, `infos` and `manifest` as in `Listed`.
+    """A folder, or what fits a pattern; `root`, `below`, `infos` and `manifest` as in `Listed`.
 
     Attributes
     ----------
-    is_file : bool
-        Whether it is a file.
     others : frozenset of str
         Data sets below the name, which commits have to be asked for as well.
     """
@@ -86,13 +84,14 @@ class _Look:
     below: str
     infos: Sequence[FileInfo]
     manifest: Manifest | None = None
-    is_file: bool = False
     others: frozenset[str] = frozenset()
 
 
-def _file(info: FileInfo) -> _Look:
-    folder = _parent(info.path)
-    return _Look(root=folder, below=folder, infos=[info], is_file=True)
+def _of_file(look: _Look | FileInfo) -> _Look:
+    if isinstance(look, _Look):
+        return look
+    folder = _parent(look.path)
+    return _Look(root=folder, below=folder, infos=[look])
 
 
 def list_paths(
@@ -140,7 +139,7 @@ def list_paths(
         bool(_MAGIC.search(root)) and not storages[location].exists(root)
         for location, root in opened
     ]
-    named: dict[tuple[int, str], _Look] = {}
+    named: dict[tuple[int, str], _Look | FileInfo] = {}
     for location, storage in enumerate(storages):
         roots = dict.fromkeys(
             root
@@ -155,13 +154,16 @@ def list_paths(
     together: tuple[int, str] | None = None
     for (location, root), is_pattern in zip(opened, patterns, strict=True):
         storage = storages[location]
-        looks = _look_for(storage, root) if is_pattern else [named[location, root]]
-        for look in looks:
-            folder = (location, look.root)
-            if look.is_file and folder == together:
-                found[-1].infos.extend(look.infos)
-                continue
-            together = folder if look.is_file else None
+        for look in _look_for(storage, root) if is_pattern else [named[location, root]]:
+            if isinstance(look, FileInfo):
+                folder = (location, _parent(root))
+                if folder == together:
+                    found[-1].infos.append(look)
+                    continue
+                together = folder
+                look = _of_file(look)
+            else:
+                together = None
             found.append(
                 Listed(
                     location=location,
@@ -212,17 +214,17 @@ def _data_set(folder: str) -> str:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _look_at(storage: Storage, roots: list[str]) -> dict[str, _Look]:
+def _look_at(storage: Storage, roots: list[str]) -> dict[str, _Look | FileInfo]:
     """Look at folders and files; many files in one folder are found together."""
     groups: dict[str, list[str]] = defaultdict(list)
     for root in roots:
         groups[_parent(root)].append(root)
     many = {folder: names for folder, names in groups.items() if len(names) >= _MANY}
-    looks: dict[str, _Look] = {}
+    looks: dict[str, _Look | FileInfo] = {}
     if many:
         find = partial(_each, storage, _found_of, list(many.items()))
         for infos in _stable(storage, many, find):
-            looks.update((info.path, _file(info)) for info in infos)
+            looks.update((info.path, info) for info in infos)
     rest = [root for root in roots if root not in looks]
     looks.update(zip(rest, _each(storage, _stable_look, rest), strict=True))
     return looks
@@ -255,21 +257,21 @@ def _found_of(storage: Storage, group: tuple[str, list[str]]) -> list[FileInfo]:
     return [info for info in found if info.path in asked]
 
 
-def _stable_look(storage: Storage, root: str) -> _Look:
+def _stable_look(storage: Storage, root: str) -> _Look | FileInfo:
     asked = {root}
     while True:
         look = _stable(storage, asked, partial(_look, storage, root))
-        if look.others <= asked:
+        if isinstance(look, FileInfo) or look.others <= asked:
             return look
         asked |= look.others
 
 
-def _look(storage: Storage, root: str) -> _Look:
+def _look(storage: Storage, root: str) -> _Look | FileInfo:
     infos = []
     others = set()
     for info in storage.list_files(root, _is_of_interest):
         if info.path == root:
-            return _file(info)
+            return info
         # Most paths hold neither name, and finding that out is quick.
         if MANIFEST_NAME in info.path or STAGING_NAME in info.path:
             names = info.path[len(root) + 1 :].split("/")
@@ -354,7 +356,8 @@ def _fitting(
         if not hidden[_parent(path)] and is_data_name(path.rpartition("/")[2])
     }
     roots = [path for path in found if path in folders]
-    return found, dict(zip(roots, _each(storage, _look, roots), strict=True))
+    looks = zip(roots, _each(storage, _look, roots), strict=True)
+    return found, {root: _of_file(look) for root, look in looks}
 
 
 def _is_visible(path: str) -> bool:
