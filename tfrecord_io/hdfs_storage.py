@@ -76,16 +76,25 @@ class HdfsStorage:
                 return [self.info(path)]
         found = []
         # Asking for all at once lists folder by folder as well; here hidden ones are left out.
-        pending = [path]
-        while pending:
-            for status in self._entries(pending.pop()):
-                if keep is not None and not keep(status.path.rpartition("/")[2]):
-                    continue
-                if status.isdir:
-                    pending.append(status.path)
-                else:
-                    found.append(_info(status))
+        for status in self._walk(path, lambda one: keep is None or keep(one.rpartition("/")[2])):
+            if not status.isdir:
+                found.append(_info(status))
         return sorted(found, key=lambda info: info.path)
+
+    def _walk(self, path: str, keep: Keep) -> Iterator[Any]:
+        """Give all that is below a folder and kept, one level after the other."""
+        folders = [path]
+        with ThreadPoolExecutor(self.concurrency, "tfrecord-io-walk") as pool:
+            while folders:
+                ask = map if len(folders) == 1 else pool.map
+                kept = [
+                    status
+                    for entries in ask(self._entries, folders)
+                    for status in entries
+                    if keep(status.path)
+                ]
+                folders = [status.path for status in kept if status.isdir]
+                yield from kept
 
     def _entries(self, folder: str) -> list[Any]:
         try:
@@ -164,30 +173,19 @@ class HdfsStorage:
         return {path: _glob_info(path, details) for path, details in sorted(found.items())}
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
-        files, folders = [], []
-        pending = [path]
         if not self._status(path).isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.url(path))
-        while pending:
-            for status in self._entries(pending.pop()):
-                below = status.path[len(path.rstrip("/")) + 1 :]
-                if below == skip:
-                    continue
-                if status.isdir:
-                    folders.append(below)
-                    pending.append(status.path)
-                else:
-                    files.append(below)
+        files, folders = [], []
+        skipped = None if skip is None else f"{path.rstrip('/')}/{skip}"
+        for status in self._walk(path, lambda one: one != skipped):
+            below = status.path[len(path.rstrip("/")) + 1 :]
+            (folders if status.isdir else files).append(below)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = self._status(path).modification_time
-        pending = [path]
-        while pending:
-            for status in self._entries(pending.pop()):
-                newest = max(newest, status.modification_time)
-                if status.isdir:
-                    pending.append(status.path)
+        for status in self._walk(path, lambda _: True):
+            newest = max(newest, status.modification_time)
         return max(0.0, time.time() - float(newest) / 1000)
 
     # --- changing ---------------------------------------------------------------------------------
