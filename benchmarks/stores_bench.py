@@ -1,23 +1,28 @@
 """Measures reading, writing, committing and planning on S3 and HDFS against their own clients.
 
 Starts the servers of the tests, on this machine. Everything of one line is measured in one run, a
-round of each in turn; the best round counts. Prints a table in Markdown.
+round of each in turn; the best round counts. Prints a table in Markdown, and writes the numbers to
+``stores.json`` in the folder of the benchmarks' data.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import fsspec
+import memory
 import numpy as np
 import pyarrow as pa
+from workloads import DATA
 
 import tfrecord_io as tfr
 from tests.support.servers import Server, serve_hdfs, serve_s3
@@ -111,7 +116,30 @@ def images(files: int) -> pa.Table:
     return pa.table({"image": column, "label": pa.array(range(rows))})
 
 
-def measure_rates(store: Store, files: int, rounds: int) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One result.
+
+    Attributes
+    ----------
+    ratio, target : float
+        What counts, and what it is to reach.
+    at_least : bool
+        Whether the ratio is to be `target` or more; else `target` or less.
+    """
+
+    what: str
+    shown: str
+    ratio: float
+    target: float
+    at_least: bool = False
+
+    @property
+    def is_reached(self) -> bool:
+        return self.ratio >= self.target if self.at_least else self.ratio <= self.target
+
+
+def measure_rates(store: Store, files: int, rounds: int) -> Iterator[Line]:
     table = images(files)
     with tempfile.TemporaryDirectory() as folder:
         tfr.write_table(table, f"{folder}/ds", rows_per_task=FILE_ROWS)
@@ -154,12 +182,12 @@ def measure_rates(store: Store, files: int, rounds: int) -> Iterator[tuple[str, 
     store.remove(own)
 
 
-def rate(label: str, size: float, mine: float, theirs: float) -> tuple[str, str]:
-    ratio = f"{size / mine:.0f} MB/s, the client's own {size / theirs:.0f}"
-    return label, f"{ratio}: {theirs / mine:.0%}"
+def rate(what: str, size: float, mine: float, theirs: float) -> Line:
+    shown = f"{size / mine:.0f} MB/s, the client's own {size / theirs:.0f}: {theirs / mine:.0%}"
+    return Line(what=what, shown=shown, ratio=theirs / mine, target=0.8, at_least=True)
 
 
-def measure_commit(store: Store, files: int) -> tuple[str, str]:
+def measure_commit(store: Store, files: int) -> Line:
     table = pa.table({"x": [1]})
     job = plan_write(table.schema, f"{store.url}/commit", storage_options=store.options)
     with ThreadPoolExecutor(8) as pool:
@@ -168,10 +196,47 @@ def measure_commit(store: Store, files: int) -> tuple[str, str]:
     with store.counted() as count:
         commit_job(job, commits)
     seconds = time.perf_counter() - start
-    return f"commit of {files} part files", f"{seconds:.2f} s, {count[0] / files:.2f} calls a file"
+    calls = count[0] / files
+    shown = f"{seconds:.2f} s, {calls:.2f} calls a file"
+    return Line(what=f"commit of {files} part files", shown=shown, ratio=calls, target=2)
 
 
-def measure_planning(store: Store | None, files: int, rounds: int) -> Iterator[tuple[str, str]]:
+def measure_memory(store: Store, partitions: int) -> Line:
+    """Measure the writer's memory while a task has a file open in each of many partitions."""
+    rows = 3 * partitions
+    batches = 60
+    noise = np.random.default_rng(3)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        for _ in range(batches):
+            payload = pa.array([noise.bytes(2_000) for _ in range(rows)])
+            keys = pa.array(np.arange(rows) % partitions)
+            yield pa.record_batch({"key": keys, "payload": payload})
+
+    # What clients load when they are first used is not the writer's.
+    tfr.write_table(pa.table({"x": [1]}), f"{store.url}/warm", storage_options=store.options)
+    store.remove(f"{store.root}/warm")
+    before = memory.reset_peak()
+    tfr.write_table(
+        stream(),
+        f"{store.url}/open",
+        partition_by="key",
+        rows_per_task=batches * rows,
+        threads=1,
+        storage_options=store.options,
+    )
+    held = (memory.peak_bytes() - before) / 2**20
+    store.remove(f"{store.root}/open")
+    written = batches * rows * 2_000 / 2**20
+    return Line(
+        what=f"memory with {partitions} open partitions",
+        shown=f"{held:.0f} MiB more than before, for {written:.0f} MiB of rows in one task",
+        ratio=held,
+        target=256,
+    )
+
+
+def measure_planning(store: Store | None, files: int, rounds: int) -> Iterator[Line]:
     names = [f"part-{index:05d}-000.tfrecord" for index in range(files)]
     schema = pa.schema([("x", pa.int64())])
     with contextlib.ExitStack() as stack:
@@ -197,10 +262,13 @@ def measure_planning(store: Store | None, files: int, rounds: int) -> Iterator[t
             lambda: plan(f"{url}/*.tfrecord"),
             lambda: plan([f"{url}/{name}" for name in names]),
         )
-        yield (
-            f"plan {files} files: folder, pattern, list",
-            f"{folder:.3f} s, {pattern:.3f} s, {named:.3f} s; listing twice {2 * listed:.3f} s",
-        )
+        for what, seconds in (("folder", folder), ("pattern", pattern), ("list", named)):
+            yield Line(
+                what=f"plan {files} files: {what}",
+                shown=f"{seconds:.3f} s, listing {listed:.3f} s: {seconds / listed:.1f} times",
+                ratio=seconds / listed,
+                target=2,
+            )
 
 
 def _main() -> None:
@@ -210,25 +278,34 @@ def _main() -> None:
     args = parser.parse_args()
     rounds, part = (2, 10) if args.quick else (5, 1)
     kinds = args.only or ["local", "s3", "hdfs"]
-    print("| store | what | result |\n|---|---|---|")
+    print("| store | what | result | target |\n|---|---|---|---|")
+    results: list[dict[str, Any]] = []
 
-    def show(kind: str, label: str, result: str) -> None:
-        print(f"| {kind} | {label} | {result} |", flush=True)
+    def show(kind: str, line: Line) -> None:
+        sign = ">=" if line.at_least else "<="
+        reached = "" if line.is_reached else ", missed"
+        print(
+            f"| {kind} | {line.what} | {line.shown} | {sign} {line.target}{reached} |", flush=True
+        )
+        results.append({"store": kind, **asdict(line), "is_reached": line.is_reached})
 
     if "local" in kinds:
-        for row in measure_planning(None, 10_000 // part, rounds):
-            show("local", *row)
+        for line in measure_planning(None, 10_000 // part, rounds):
+            show("local", line)
     for kind, serve in (("s3", serve_s3), ("hdfs", serve_hdfs)):
         if kind not in kinds:
             continue
         with contextlib.ExitStack() as stack:
             folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
             store = Store(stack.enter_context(serve(Path(stack.enter_context(folder)))))
-            for row in measure_rates(store, max(2, 16 // part), rounds):
-                show(kind, *row)
-            show(kind, *measure_commit(store, 1_000 // part))
-            for row in measure_planning(store, 10_000 // part, rounds):
-                show(kind, *row)
+            show(kind, measure_memory(store, 1_000 // part))
+            for line in measure_rates(store, max(2, 16 // part), rounds):
+                show(kind, line)
+            show(kind, measure_commit(store, 1_000 // part))
+            for line in measure_planning(store, 10_000 // part, rounds):
+                show(kind, line)
+    DATA.mkdir(parents=True, exist_ok=True)
+    (DATA / "stores.json").write_text(json.dumps(results, indent=2))
 
 
 if __name__ == "__main__":

@@ -74,11 +74,9 @@ class HdfsStorage:
             # It may have been made since: then it is a folder now.
             with contextlib.suppress(IsADirectoryError):
                 return [self.info(path)]
-        found = []
         # Asking for all at once lists folder by folder as well; here hidden ones are left out.
-        for status in self._walk(path, lambda one: keep is None or keep(one.rpartition("/")[2])):
-            if not status.isdir:
-                found.append(_info(status))
+        kept = self._walk(path, lambda one: keep is None or keep(one.rpartition("/")[2]))
+        found = [_info(status) for status in kept if not status.isdir]
         return sorted(found, key=lambda info: info.path)
 
     def _walk(self, path: str, keep: Keep) -> Iterator[Any]:
@@ -175,7 +173,8 @@ class HdfsStorage:
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         if not self._status(path).isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.url(path))
-        files, folders = [], []
+        files: list[str] = []
+        folders: list[str] = []
         skipped = None if skip is None else f"{path.rstrip('/')}/{skip}"
         for status in self._walk(path, lambda one: one != skipped):
             below = status.path[len(path.rstrip("/")) + 1 :]

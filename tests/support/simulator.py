@@ -643,7 +643,7 @@ def _main() -> None:
         simulation = Simulation(seed, tally)
         try:
             simulation.run()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, its seed is told
             failed.append(seed)
             print(f"seed {seed}: {simulation.character}: {type(error).__name__}: {error}")
             if args.trace:
