@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,8 @@ from tfrecord_io.cli.arguments import filters_of, parse_filter, parse_names, par
 from tfrecord_io.cli.main import program
 from tfrecord_io.cli.tables import RowTable
 from tfrecord_io.cli.values import plain_values, printable, short_text
+from tfrecord_io.storage import open_storage
+from tfrecord_io.write import plan_write, write_task
 
 PROGRAM = [sys.executable, "-W", "error", "-c", "from tfrecord_io.cli import main; main()"]
 
@@ -118,6 +121,29 @@ def test_clean_says_what_it_would_do(data):
     said = json.loads(run("clean", data).stdout)
     assert said == {"finished": [], "removed": [], "running": [], "uploads": 0, "done": False}
     assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
+
+
+def test_clean_shows_open_uploads(s3_server):
+    target = f"{s3_server.url}/{uuid.uuid4().hex}"
+    options = s3_server.storage_options
+    job = plan_write(pa.schema([("x", pa.int64())]), target, storage_options=options)
+    for index in range(2):
+        write_task(job, index, [pa.record_batch({"x": [1]})])
+    storage, root = open_storage(target, options)
+    client = options["client_kwargs"]
+    words = ["clean", target, "--storage-option", f"key={options['key']}"]
+    words += ["--storage-option", f"secret={options['secret']}"]
+    words += ["--storage-option", f"client_kwargs={json.dumps(client)}"]
+    assert "may still run" in on_terminal(words)
+    # As if somebody had taken the job away.
+    storage.remove_tree(f"{root}/.tfrecord-io")
+    shown = on_terminal(words)
+    assert "would abort 2 open uploads" in shown
+    assert "--yes does it" in shown
+    assert len(storage.uploads(root)) == 2
+    assert "aborted 2 open uploads" in on_terminal([*words, "--yes"])
+    assert storage.uploads(root) == []
+    assert "nothing to clean" in on_terminal(words)
 
 
 def test_convert_there_and_back(data, tmp_path):

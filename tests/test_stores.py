@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
 from tests.support.trees import expected_files
-from tfrecord_io import attempt, commit, read_table, write_table
+from tfrecord_io import attempt, commit, convert, read_table, scan, staging, write_table
 from tfrecord_io import write as write_module
 from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, clean, commit_job
@@ -34,7 +35,7 @@ from tfrecord_io.options import SaveMode
 from tfrecord_io.ownership import owner_of
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.s3_storage import MARKER
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import Tree, open_storage
 from tfrecord_io.write import plan_write
 
 REPOSITORY = Path(__file__).parent.parent
@@ -257,6 +258,54 @@ def test_a_turn_that_a_failing_rollback_left(store: Server, has_folder: bool) ->
     assert done == CleanResult(removed=(job_id,))
     assert clean(f"{store.url}/ds", store.storage_options) == CleanResult()
     assert data_of(contents(store)) == OLD_FILES
+
+
+def test_a_dry_run_counts_the_uploads_of_dead_jobs(
+    s3_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Server(
+        url=f"{s3_server.url}/{uuid.uuid4().hex}", storage_options=s3_server.storage_options
+    )
+    target = f"{store.url}/ds"
+    with monkeypatch.context() as patch:
+        patch.setattr(staging, "owner_of", lambda *_: dataclasses.replace(owner_of(), started="1"))
+        job = plan_write(NEW.schema, target, storage_options=store.storage_options)
+    write_task(job, 0, NEW.to_batches())
+    expected = CleanResult(removed=(job.job_id,), uploads=1)
+    assert clean(target, store.storage_options, dry_run=True) == expected
+    assert clean(target, store.storage_options) == expected
+    storage, root = open_storage(target, store.storage_options)
+    assert storage.uploads(root) == []
+    assert not storage.exists(root)
+
+
+@pytest.mark.parametrize("form", ["url", "list", "glob"])
+def test_overwriting_the_data_set_that_is_read(store: Server, form: str) -> None:
+    write(store, OLD)
+    url = f"{store.url}/ds"
+    options: dict[str, Any] = {"storage_options": store.storage_options}
+    storage, root = open_storage(url, store.storage_options)
+    files = [f"{url}/{path}" for path in OLD_FILES]
+    paths: Any = {"url": url, "list": files, "glob": f"{url}/p=*/*"}[form]
+    # Batch by batch: the last ones are read when all but the last are staged.
+    source = scan(paths, schema=pa.schema([("v", pa.int64())]), **options)
+    write_table(source, url, mode="overwrite", rows_per_task=1, threads=1, **options)
+    assert sorted(read_table(url, **options)["v"].to_pylist()) == [1, 2, 3, 4]
+    assert not storage.exists(f"{root}/p=1")
+
+
+def test_a_conversion_to_one_file_that_fails(store: Server, tmp_path: Path) -> None:
+    bad = pa.table({"v": pa.array([*range(100), 2**63], pa.uint64())})
+    pq.write_table(bad, tmp_path / "bad.parquet")
+    with pytest.raises(EncodeError, match="'v'"):
+        convert(
+            tmp_path / "bad.parquet",
+            f"{store.url}/one.tfrecord",
+            target_storage_options=store.storage_options,
+        )
+    storage, root = open_storage(store.url, store.storage_options)
+    assert storage.uploads(root) == []
+    assert not storage.exists(root) or storage.tree(root) == Tree(files=(), folders=())
 
 
 @pytest.mark.parametrize("jobs", [2, 6])

@@ -29,7 +29,7 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
-from tfrecord_io.publish import carry_out
+from tfrecord_io.publish import carry_out, completed_uploads
 from tfrecord_io.staging import STALE_AFTER_SECONDS, Staging, Turn
 from tfrecord_io.storage import Storage, open_storage
 
@@ -155,12 +155,15 @@ def recover(
     finished: list[str] = []
     removed: list[str] = []
     running: list[str] = []
+    completed: set[str] = set()
+    uploads = staging.part_uploads()
 
     def end_dead_turn() -> Turn | None:
         turn = staging.turn()
         if turn is None or not staging.is_dead(turn, stale_after):
             return turn
         (finished if staging.is_decided(turn.job_id) else removed).append(turn.job_id)
+        completed.update(completed_uploads(staging, turn.job_id))
         if dry_run:
             return turn
         _finish_dead_turn(staging, stale_after)
@@ -183,16 +186,16 @@ def recover(
         removed.append(job_id)
         if not dry_run:
             staging.remove_job(job_id)
-    uploads = staging.unowned_uploads()
-    if not dry_run and turn is None and not running:
-        staging.storage.abort_uploads(uploads)
+    is_idle = not running and (turn is None or turn.job_id in (*finished, *removed))
+    if is_idle and not dry_run:
+        staging.abort_unowned_uploads()
         if staging.storage.is_folder(staging.folder):
             staging.storage.remove_folder(staging.folder)
     return CleanResult(
         finished=tuple(finished),
         removed=tuple(removed),
         running=tuple(running),
-        uploads=len(uploads),
+        uploads=sum(one.upload_id not in completed for one in uploads) if is_idle else 0,
     )
 
 

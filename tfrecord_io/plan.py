@@ -159,7 +159,7 @@ class CleanResult:
     running : tuple of str
         Jobs that run, or may run on another machine: left alone.
     uploads : int
-        Unfinished uploads that no job owns any more: aborted.
+        Unfinished uploads of removed jobs, or of none: aborted.
     """
 
     finished: tuple[str, ...] = ()

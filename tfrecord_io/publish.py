@@ -101,6 +101,14 @@ def carry_out(staging: Staging, job_id: str) -> None:
         _publish(staging, job_id, _read_record(staging, job_id))
 
 
+def completed_uploads(staging: Staging, job_id: str) -> set[str]:
+    """Return the names of the uploads that `carry_out` completes."""
+    if staging.storage.stages_by == "rename" or not staging.is_decided(job_id):
+        return set()
+    record = _read_record(staging, job_id)
+    return {staging.storage.upload_id(staged) for staged, _ in record.publish}
+
+
 def _read_record(staging: Staging, job_id: str) -> CommitRecord:
     path = staging.record_path(job_id)
     try:

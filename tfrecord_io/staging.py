@@ -185,17 +185,21 @@ class Staging:
                 self.remove_job(job_id)
                 return
 
+    def part_uploads(self) -> list[Upload]:
+        """Return the open uploads of part files."""
+        return [
+            upload
+            for upload in self.storage.uploads(self.root)
+            if parse_part_name(upload.path.rpartition("/")[2]) is not None
+        ]
+
     def unowned_uploads(self) -> list[Upload]:
         """Return the open uploads of part files, if there is no job any more that may own them.
 
         Which job made an upload is not known, so the last job to go ends all that are left. Uploads
         are listed before jobs: a job whose upload is seen is seen as well, unless it ended.
         """
-        found = [
-            upload
-            for upload in self.storage.uploads(self.root)
-            if parse_part_name(upload.path.rpartition("/")[2]) is not None
-        ]
+        found = self.part_uploads()
         return [] if found and self.job_ids() else found
 
     def abort_unowned_uploads(self) -> None:

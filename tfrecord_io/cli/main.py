@@ -255,7 +255,11 @@ def clean(
     ):
         for job in jobs:
             console.print(Text.assemble((word, "bold"), f" job {job} ", (f"({what})", "dim")))
-    if not (result.finished or result.removed or result.running):
+    if result.uploads:
+        word, s = "aborted" if yes else "would abort", "" if result.uploads == 1 else "s"
+        note = ("(of no job that runs)", "dim")
+        console.print(Text.assemble((word, "bold"), f" {result.uploads} open upload{s} ", note))
+    if not (result.finished or result.removed or result.running or result.uploads):
         console.print("nothing to clean")
-    elif not yes and (result.finished or result.removed):
+    elif not yes and (result.finished or result.removed or result.uploads):
         console.print("nothing was changed; --yes does it", style="dim")
