@@ -16,6 +16,7 @@ from tfrecord_io.errors import CommitConflictError
 from tfrecord_io.listing import list_paths
 from tfrecord_io.ownership import owner_of
 from tfrecord_io.read import plan_scan
+from tfrecord_io.storage import open_storage
 
 TABLE = pa.table({"x": [1, 2, 3, 4], "p": [1, 1, 2, 3]})
 FILES = ["p=1/part-00000-000.tfrecord", "p=2/part-00000-000.tfrecord"]
@@ -158,3 +159,52 @@ def test_a_commit_under_way_is_met_by_every_kind_of_path(
     ):
         with pytest.raises(CommitConflictError, match="being published"):
             list_paths(paths, {})
+
+
+@pytest.mark.parametrize("is_first_write", [False, True])
+def test_a_commit_in_one_of_several_data_sets_of_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_first_write: bool
+) -> None:
+    monkeypatch.setattr(commit, "_READER_SECONDS", 0.0)
+    for name in ("a", "b/c"):
+        write_table(TABLE, tmp_path / name, partition_by=["p"])
+    assert len(names([str(tmp_path)], Server(url=""))) == 6
+    root = tmp_path / "b" / "c"
+    me = owner_of()
+    hold_turn(root, me, job_id(me), decided=True)
+    if is_first_write:
+        (root / "_SUCCESS").unlink()
+    for paths in ([str(tmp_path)], [f"{tmp_path}/*"], [f"{tmp_path}/b*"]):
+        with pytest.raises(CommitConflictError, match="being published"):
+            list_paths(paths, {})
+    assert len(names([f"{tmp_path}/a"], Server(url=""))) == 3
+
+
+def test_many_named_files_are_found_by_listing_their_folder(
+    store: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filesystem, root = fsspec.core.url_to_fs(store.url, **store.storage_options)
+    count = 40
+    for index in range(count):
+        filesystem.pipe_file(f"{root}/part-{index:02d}", b"x" * index)
+    filesystem.pipe_file(f"{root}/part-99", b"")
+    urls = [f"{store.url}/part-{index:02d}" for index in reversed(range(count))]
+    infos: list[str] = []
+    opened = open_storage(store.url, store.storage_options)[0]
+
+    def info(self: Any, path: str) -> Any:
+        infos.append(path)
+        return ask(self, path)
+
+    ask = type(opened).info
+    monkeypatch.setattr(type(opened), "info", info)
+    _, (found,) = list_paths(urls, store.storage_options)
+    assert [info.size for info in found.infos] == [*reversed(range(count))]
+    data_infos = [path for path in infos if "/part-" in path]
+    assert data_infos == []
+    # Too many others: each is asked for.
+    monkeypatch.setattr(listing, "_OTHERS", 0)
+    _, (found,) = list_paths(urls, store.storage_options)
+    assert [info.size for info in found.infos] == [*reversed(range(count))]
+    with pytest.raises(FileNotFoundError):
+        list_paths([*urls, f"{store.url}/part-77"], store.storage_options)

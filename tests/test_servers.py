@@ -117,7 +117,7 @@ class TestHdfs:
 
 
 _LEFT = {
-    serve_s3: ["lock", "log", "s3.json", "users"],
+    serve_s3: ["litter", "lock", "log", "s3.json", "users"],
     serve_hdfs: ["lock", "log", "users"],
 }
 
@@ -167,3 +167,5 @@ def test_users_share_a_server_that_ends_with_the_last(
     with (folder / "lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         assert sorted(path.name for path in folder.iterdir()) == _LEFT[serve]
+    litter = (folder / "litter").read_text().splitlines() if serve is serve_s3 else []
+    assert not any(Path(path).exists() for path in litter)

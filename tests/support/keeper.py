@@ -36,6 +36,8 @@ def _has_users(wait_milliseconds: int) -> bool:
 
 def keep(folder: Path, command: list[str]) -> None:
     """Run `command` until nobody uses it."""
+    named = folder / "litter"
+    litter = named.read_text().splitlines() if named.exists() else []
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_die_with_parent)
     os.dup2(2, 1)  # Closes what the server may announce itself on, should it end first.
     with (folder / "lock").open("r+") as lock:
@@ -57,6 +59,8 @@ def keep(folder: Path, command: list[str]) -> None:
             server.kill()
             server.wait()
         shutil.rmtree(folder / "data", ignore_errors=True)
+        for path in litter:
+            Path(path).unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ def _shared(
                                 stdin=reader,
                                 stdout=output or log,
                                 stderr=log,
+                                env={**os.environ, "TMPDIR": str(folder / "data")},
                                 check=True,
                             )
 
@@ -147,6 +148,9 @@ def _start_s3(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
         *("-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
         *(f"-{service}.port={port}" for service, port in ports.items()),
     ]
+    # It makes them there whatever it is told, and leaves them.
+    sockets = [f"/tmp/seaweedfs-{name}-grpc-{port + 10_000}.sock" for name, port in ports.items()]
+    (folder / "litter").write_text("\n".join(sockets))
     run(command, None)
     endpoint = f"http://127.0.0.1:{ports['s3']}"
     client = botocore.session.get_session().create_client(
