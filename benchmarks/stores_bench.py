@@ -29,7 +29,6 @@ from tests.support.servers import Server, serve_hdfs, serve_s3
 from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import commit_job
 from tfrecord_io.read import plan_scan
-from tfrecord_io.storage import open_storage
 from tfrecord_io.write import plan_write
 
 IMAGE_BYTES = 20_000
@@ -244,7 +243,12 @@ def measure_planning(store: Store | None, files: int, rounds: int) -> Iterator[L
         else:
             options, url = store.options, f"{store.url}/plan"
             store.put_all(f"{store.root}/plan", dict.fromkeys(names, b""))
-        storage, root = open_storage(url, options)
+        filesystem, root = fsspec.core.url_to_fs(url, **options)
+
+        def listing() -> None:
+            filesystem.invalidate_cache()
+            if len(filesystem.ls(root, detail=True)) != files:
+                raise SystemExit("files are missing")
 
         def plan(path: str | list[str]) -> None:
             found = plan_scan(path, schema=schema, storage_options=options)
@@ -253,7 +257,7 @@ def measure_planning(store: Store | None, files: int, rounds: int) -> Iterator[L
 
         listed, folder, pattern, named = best(
             rounds,
-            lambda: storage.list_files(root),
+            listing,
             lambda: plan(url),
             lambda: plan(f"{url}/*.tfrecord"),
             lambda: plan([f"{url}/{name}" for name in names]),

@@ -125,14 +125,29 @@ def list_paths(
     stores: dict[str, tuple[int, Storage]] = {}
     locations: list[str] = []
     opened: list[tuple[int, str]] = []
-    folders: dict[str, tuple[Storage, str]] = {}
-    for path in paths:
-        url = os.fspath(path)
-        storage, root = _open(url, storage_options, folders)
+    # Of many names in one folder the folder is opened once.
+    folders: dict[str, tuple[int, str]] = {}
+
+    def opening(url: str, known_as: str) -> tuple[int, str]:
+        storage, root = open_storage(url, storage_options)
         location, _ = stores.setdefault(_store_of(url), (len(stores), storage))
         if location == len(locations):
-            locations.append(url)
-        opened.append((location, root))
+            locations.append(known_as)
+        return location, root
+
+    for path in paths:
+        url = os.fspath(path)
+        parent, _, name = url.rpartition("/")
+        if not _PLAIN_NAME.fullmatch(name):
+            opened.append(opening(url, url))
+        elif parent in folders:
+            location, root = folders[parent]
+            opened.append((location, f"{root}/{name}"))
+        elif _PLAIN_FOLDER.fullmatch(parent):
+            location, root = folders[parent] = opening(parent, url)
+            opened.append((location, f"{root}/{name}"))
+        else:
+            opened.append(opening(url, url))
     storages = [storage for _, storage in stores.values()]
 
     patterns = [
@@ -175,19 +190,6 @@ def list_paths(
                 )
             )
     return tuple(locations), found
-
-
-def _open(
-    url: str, storage_options: Mapping[str, Any], folders: dict[str, tuple[Storage, str]]
-) -> tuple[Storage, str]:
-    """Open a URL; of many in one folder, open the folder once."""
-    folder, _, name = url.rpartition("/")
-    if not _PLAIN_FOLDER.fullmatch(folder) or not _PLAIN_NAME.fullmatch(name):
-        return open_storage(url, storage_options)
-    if folder not in folders:
-        folders[folder] = open_storage(folder, storage_options)
-    storage, root = folders[folder]
-    return storage, f"{root}/{name}"
 
 
 def _store_of(url: str) -> str:

@@ -399,7 +399,7 @@ def _found(listed: Listed, *, has_partitions: bool) -> Iterable[_Found]:
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
             common = folders[folder] = (listed.storage.url(folder), partition)
-        written = known.get(info.path[len(listed.root) :].strip("/"))
+        written = known.get(info.path[len(listed.root) :].strip("/")) if known else None
         is_trusted = written is not None and written.bytes == info.size
         file = ScanFile(
             location=listed.location,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, Protocol, TypeAlias
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
 
 from tfrecord_io.errors import CommitStateUnknownError, DatasetChangedError, LimitExceededError
 
@@ -26,8 +26,7 @@ Keep = Callable[[str], bool]
 StagesBy: TypeAlias = Literal["rename", "upload"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileInfo:
+class FileInfo(NamedTuple):
     """A file as it was listed.
 
     Attributes
