@@ -21,12 +21,13 @@ PACKAGE = Path(tfr.__file__).parent
 #: layer nothing goes round in circles. A package stands for those of its modules not named.
 LAYERS = (
     ("errors", "ownership", "redaction", "range_file", "ranges", "remote_sink"),
-    ("options", "compression", "partition_values", "filters", "storage_protocol"),
+    ("options", "tf_errors", "compression", "partition_values", "filters", "storage_protocol"),
     ("schema", "layout", "infer", "parallel", "decompression", "local_storage"),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
     ("storage", "plan", "manifest", "cast"),
     ("codec", "source", "staging", "formats"),
     ("frames", "publish", "part_writer", "formats.writing"),
+    ("record_options", "record_writer", "record_reader", "train", "io", "python_io"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
     ("listing",),
     ("read", "write"),

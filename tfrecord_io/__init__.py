@@ -14,6 +14,7 @@ from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
+    ClosedError,
     CommitConflictError,
     CommitError,
     CommitStateUnknownError,
@@ -41,9 +42,13 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.options import Limits
 from tfrecord_io.plan import CleanResult, WriteResult
+from tfrecord_io.record_options import TFRecordOptions
+from tfrecord_io.record_reader import TFRecordReader
+from tfrecord_io.record_writer import TFRecordWriter
 from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
+    from tfrecord_io import io, python_io, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
     from tfrecord_io.statistics import compute_statistics
@@ -53,6 +58,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ChecksumError",
     "CleanResult",
+    "ClosedError",
     "CommitConflictError",
     "CommitError",
     "CommitStateUnknownError",
@@ -77,7 +83,10 @@ __all__ = [
     "ReferenceCodecWarning",
     "SchemaMismatchError",
     "TFRecordError",
+    "TFRecordOptions",
+    "TFRecordReader",
     "TFRecordWarning",
+    "TFRecordWriter",
     "TruncatedRecordError",
     "UnsupportedTypeError",
     "WriteResult",
@@ -87,10 +96,13 @@ __all__ = [
     "convert",
     "count_rows",
     "infer_schema",
+    "io",
+    "python_io",
     "read_table",
     "read_tfrecord",
     "scan",
     "to_tfrecord",
+    "train",
     "write_table",
 ]
 
@@ -105,7 +117,13 @@ _LAZY = {
 }
 
 
+#: Modules that are public names, imported when they are first used.
+_LAZY_MODULES = ("io", "python_io", "train")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_LAZY[name]), name)
@@ -113,4 +131,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_MODULES})

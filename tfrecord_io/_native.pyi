@@ -100,5 +100,13 @@ def frames(
 ) -> tuple[int, pa.UInt64Array]:
     """See `tfrecord_io.codec.base.Codec.frames`."""
 
+def payloads(
+    data: pa.UInt8Array, start: int, offset: int, record: int, max_record_bytes: int
+) -> tuple[int, list[bytes]]:
+    """See `tfrecord_io.codec.base.Codec.payloads`."""
+
+def frame_payloads(payloads: list[bytes]) -> pa.UInt8Array:
+    """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
+
 def find_frame(data: pa.UInt8Array, start: int) -> int | None:
     """See `tfrecord_io.codec.base.Codec.find_frame`."""

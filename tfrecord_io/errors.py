@@ -15,6 +15,7 @@
     ├── EncodeError (ValueError)              a value that cannot be written as it is
     ├── LayoutError (ValueError)              partition columns, values or folders that do not fit
     ├── ManifestError (ValueError)            a ``_SUCCESS`` text that cannot be understood
+    ├── ClosedError (ValueError)              a reader or writer that is closed was used
     ├── OptionError (ValueError)              an option or argument with a wrong value
     ├── DatasetExistsError (FileExistsError)  the target is there and the mode is "error"
     ├── DatasetChangedError (RuntimeError)    files changed between planning and reading
@@ -103,7 +104,11 @@ class TFRecordError(Exception):
         return f"{self.what} [{', '.join(places)}]" if places else self.what
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.what, {name: getattr(self, name) for name in _PLACES})
+        return self.reduced(type(self))
+
+    def reduced(self, kind: type[TFRecordError]) -> tuple[Any, ...]:
+        """Return what pickle makes an error of this class and with these fields from."""
+        return _rebuild, (kind, self.what, {name: getattr(self, name) for name in _PLACES})
 
 
 def _rebuild(kind: type[TFRecordError], what: str, places: dict[str, Any]) -> TFRecordError:
@@ -156,6 +161,10 @@ class LayoutError(TFRecordError, ValueError):
 
 class ManifestError(TFRecordError, ValueError):
     """A ``_SUCCESS`` text cannot be understood."""
+
+
+class ClosedError(TFRecordError, ValueError):
+    """A reader or writer was used after it was closed."""
 
 
 class OptionError(TFRecordError, ValueError):

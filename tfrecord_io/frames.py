@@ -1,6 +1,6 @@
 """From one frame of a file to the next: how files end, where damage ends, where splits begin.
 
-`walk` drives a cursor (a codec's decoder or observer, or a `FrameCounter`) over a source. What the
+`walk` drives a cursor (a codec's decoder or observer, or one of those here) over a source. What the
 frames hold is none of its business.
 
 Damage, where it is to be skipped:
@@ -35,6 +35,8 @@ from tfrecord_io.source import Source
 
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
+# Payloads become objects one by one: no more of them at a time than a cache holds.
+_TAKEN_BYTES = 256 * 1024
 _FIRST_LOOK_BYTES = 1024 * 1024
 _RESYNC_BYTES = 64 * 1024 * 1024
 _SHOWN_RANGES = 10
@@ -69,7 +71,13 @@ class Damage:
 
 
 class FrameCounter:
-    """A cursor that hops over frames without a look at their payloads."""
+    """A cursor that hops over frames without a look at their payloads.
+
+    Attributes
+    ----------
+    lengths : pyarrow.UInt64Array
+        The payload lengths of those that the last call hopped over.
+    """
 
     def __init__(self, codec: Codec, limits: Limits) -> None:
         self._codec = codec
@@ -77,6 +85,7 @@ class FrameCounter:
         self.offset = 0
         self.record = 0
         self.needed = _HEADER_BYTES
+        self.lengths = pa.array([], pa.uint64())
 
     def seek(self, *, offset: int, record: int) -> None:
         """Go on at another frame."""
@@ -86,19 +95,51 @@ class FrameCounter:
 
     def hop(self, data: pa.Buffer, start: int) -> int:
         """Hop over the whole frames of ``data[start:]`` and return their bytes."""
-        consumed, lengths = self._codec.frames(
+        consumed, self.lengths = self._codec.frames(
             data,
             start,
             offset=self.offset,
             record=self.record,
             max_record_bytes=self._max_record_bytes,
         )
+        self._pass(data, start, consumed, len(self.lengths))
+        return consumed
+
+    def _pass(self, data: pa.Buffer, start: int, consumed: int, count: int) -> None:
+        """Go behind `count` frames of ``data[start:]``."""
         self.offset += consumed
-        self.record += len(lengths)
+        self.record += count
         self.needed = _HEADER_BYTES
         header = memoryview(data)[start + consumed : start + consumed + 8]
         if data.size - start - consumed >= _HEADER_BYTES:
             self.needed = _frame_bytes(header)
+
+
+class PayloadCursor(FrameCounter):
+    """A cursor that takes payloads as they are.
+
+    Attributes
+    ----------
+    payloads : list of bytes
+        Those that the last call took.
+    """
+
+    def __init__(self, codec: Codec, limits: Limits) -> None:
+        super().__init__(codec, limits)
+        self.payloads: list[bytes] = []
+
+    def take(self, data: pa.Buffer, start: int) -> int:
+        """Take some of the whole frames of ``data[start:]`` and return their bytes."""
+        self.payloads = []
+        data = data.slice(0, min(data.size, start + max(_TAKEN_BYTES, self.needed)))
+        consumed, self.payloads = self._codec.payloads(
+            data,
+            start,
+            offset=self.offset,
+            record=self.record,
+            max_record_bytes=self._max_record_bytes,
+        )
+        self._pass(data, start, consumed, len(self.payloads))
         return consumed
 
 

@@ -175,6 +175,26 @@ class CodecContract:
             codec.frames(buffer, offset=70, record=3, max_record_bytes=4)
         assert place(caught_limit.value) == (70 + 19 + 16, 5, None)
 
+    def test_payloads(self, codec: Any) -> None:
+        data = frame(b"abc") + frame(b"") + frame(b"defgh")
+        buffer = pa.py_buffer(data[:-1])
+        assert codec.payloads(buffer) == (19 + 16, [b"abc", b""])
+        assert codec.payloads(pa.py_buffer(data), 19) == (16 + 21, [b"", b"defgh"])
+        bad = bytearray(data)
+        bad[-1] ^= 1
+        buffer = pa.py_buffer(bytes(bad))
+        assert codec.payloads(buffer) == (19 + 16, [b"abc", b""])
+        with pytest.raises(ChecksumError) as caught:
+            codec.payloads(buffer, 19 + 16, offset=70, record=3)
+        assert place(caught.value) == (70, 3, None)
+        with pytest.raises(LimitExceededError):
+            codec.payloads(buffer, max_record_bytes=2)
+
+    def test_frame_payloads(self, codec: Any) -> None:
+        payloads = [b"abc", b"", bytes(70_000)]
+        assert codec.frame_payloads(payloads).to_pybytes() == b"".join(map(frame, payloads))
+        assert codec.frame_payloads([]).size == 0
+
     def test_find_frame(self, codec: Any) -> None:
         junk = b"\x00" * 30
         bad = bytearray(frame(b"bad"))

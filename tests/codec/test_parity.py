@@ -193,6 +193,31 @@ def test_frames(codec_pair: Any, data: bytes, start: int, check: bool, limit: in
 
 
 @fast
+@given(data=some.files("Example"), start=st.integers(0, 30), limit=st.sampled_from([20, 10**9]))
+def test_payloads(codec_pair: Any, data: bytes, start: int, limit: int) -> None:
+    start = min(start, len(data)) if start > 4 else 0
+    reference, native = (
+        outcome(
+            codec.payloads,
+            pa.py_buffer(data),
+            start,
+            offset=1000,
+            record=7,
+            max_record_bytes=limit,
+        )
+        for codec in codec_pair
+    )
+    assert native == reference
+
+
+@fast
+@given(payloads=st.lists(st.binary(max_size=100), max_size=5))
+def test_frame_payloads(codec_pair: Any, payloads: list[bytes]) -> None:
+    reference, native = (codec.frame_payloads(payloads) for codec in codec_pair)
+    assert native.equals(reference)
+
+
+@fast
 @given(junk=st.binary(max_size=40), data=some.files("Example"), start=st.integers(0, 60))
 def test_find_frame(codec_pair: Any, junk: bytes, data: bytes, start: int) -> None:
     buffer = pa.py_buffer(junk + data)

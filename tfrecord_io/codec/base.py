@@ -250,6 +250,36 @@ class Codec(Protocol):
             At the first bad frame. Payload CRCs are looked at only if `check_payload` says so.
         """
 
+    def payloads(
+        self,
+        data: pa.Buffer,
+        start: int = 0,
+        *,
+        offset: int = 0,
+        record: int = 0,
+        max_record_bytes: int = 2**31 - 1,
+    ) -> tuple[int, list[bytes]]:
+        """Take the payloads of the whole frames of ``data[start:]``, both CRCs checked.
+
+        `offset` and `record` are the place of the first of them in its file. A bad frame ends the
+        list; the next call, which begins there, raises.
+
+        Returns
+        -------
+        consumed : int
+            Bytes of these frames.
+        payloads : list of bytes
+            What they hold.
+
+        Raises
+        ------
+        ChecksumError, LimitExceededError
+            The first frame is bad.
+        """
+
+    def frame_payloads(self, payloads: list[bytes]) -> pa.Buffer:
+        """Return the frames of payloads, one behind the other."""
+
     def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
         """Return the first position from `start` on where a whole frame with two fitting CRCs is.
 

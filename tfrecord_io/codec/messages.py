@@ -1,7 +1,8 @@
 """The messages of tf.train, and twins of them that keep the order of the wire.
 
-The messages are built from descriptors of our own in a private pool: they need no TensorFlow and do
-not clash with it in one process, although the full names (``tensorflow.Example`` ...) are the same.
+`tfrecord_io.train` gives the messages to users. They are built from descriptors of our own in a
+private pool: they need no TensorFlow and do not clash with it in one process, although the full
+names (``tensorflow.Example`` ...) are the same.
 
 The twins (``Wire...``) have the same wire format with one difference in the declaration: a map
 field is declared as what protobuf defines it to be on the wire, repeated entries of key and value.
@@ -129,7 +130,10 @@ for _file in (_train_file(), _wire_file()):
 
 
 def _message(name: str) -> Any:
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
+    made = message_factory.GetMessageClass(_pool.FindMessageTypeByName(name))
+    # Where another process finds it when it unpickles a message.
+    made.__module__ = __name__
+    return made
 
 
 BytesList = _message(f"{_TRAIN}.BytesList")

@@ -224,6 +224,25 @@ class NativeCodec:
         except ChecksumError as error:
             _raise_with_hint(error, data, start)
 
+    def payloads(
+        self,
+        data: pa.Buffer,
+        start: int = 0,
+        *,
+        offset: int = 0,
+        record: int = 0,
+        max_record_bytes: int = 2**31 - 1,
+    ) -> tuple[int, list[bytes]]:
+        """See `tfrecord_io.codec.base.Codec.payloads`."""
+        try:
+            return _native.payloads(_shared(data), start, offset, record, max_record_bytes)
+        except ChecksumError as error:
+            _raise_with_hint(error, data, start)
+
+    def frame_payloads(self, payloads: list[bytes]) -> pa.Buffer:
+        """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
+        return _native.frame_payloads(payloads).buffers()[1]
+
     def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
         """See `tfrecord_io.codec.base.Codec.find_frame`."""
         return _native.find_frame(_shared(data), start)

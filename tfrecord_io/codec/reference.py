@@ -117,6 +117,33 @@ class ReferenceCodec:
             position += cursor.advance(length)
         return position - start, pa.array(lengths, pa.uint64())
 
+    def payloads(
+        self,
+        data: pa.Buffer,
+        start: int = 0,
+        *,
+        offset: int = 0,
+        record: int = 0,
+        max_record_bytes: int = _MAX_PAYLOAD_BYTES,
+    ) -> tuple[int, list[bytes]]:
+        """See `tfrecord_io.codec.base.Codec.payloads`."""
+        view = memoryview(data)
+        cursor = _FrameCursor(offset, record, max_record_bytes)
+        found: list[bytes] = []
+        position = start
+        try:
+            while (length := cursor.whole_frame(view, position)) is not None:
+                found.append(cursor.checked_payload(view, position, length))
+                position += cursor.advance(length)
+        except (ChecksumError, LimitExceededError):
+            if not found:
+                raise
+        return position - start, found
+
+    def frame_payloads(self, payloads: list[bytes]) -> pa.Buffer:
+        """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
+        return pa.py_buffer(b"".join(map(frame, payloads)))
+
     def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
         """See `tfrecord_io.codec.base.Codec.find_frame`."""
         view = memoryview(data)

@@ -201,6 +201,43 @@ pub fn frames(
     Ok((pos - start, lengths))
 }
 
+/// The payloads of the whole frames of `data[start..]`, both CRCs checked, and the bytes they take.
+/// A bad frame is an error only where it is the first: else what stands before it is given.
+pub fn payloads<'a>(
+    data: &'a [u8],
+    start: usize,
+    cursor: &mut Cursor,
+) -> Result<(usize, Vec<&'a [u8]>)> {
+    let mut pos = start;
+    let mut found = Vec::new();
+    loop {
+        let next = cursor.next_length(data, pos).and_then(|length| {
+            length.map(|length| cursor.payload(data, pos, length)).transpose()
+        });
+        match next {
+            Ok(Some(payload)) => {
+                found.push(payload);
+                cursor.advance(payload.len());
+                pos += payload.len() + OVERHEAD;
+            }
+            Err(fault) if found.is_empty() => return Err(fault),
+            Ok(None) | Err(_) => return Ok((pos - start, found)),
+        }
+    }
+}
+
+/// The frames of payloads, one behind the other.
+pub fn framed<T: AsRef<[u8]>>(payloads: &[T]) -> Vec<u8> {
+    let size = payloads.iter().map(|payload| payload.as_ref().len() + OVERHEAD).sum();
+    let mut out = Vec::with_capacity(size);
+    for payload in payloads.iter().map(AsRef::as_ref) {
+        out.extend_from_slice(&header(payload.len()));
+        out.extend_from_slice(payload);
+        out.extend_from_slice(&masked_crc(payload).to_le_bytes());
+    }
+    out
+}
+
 /// The first position from `start` on at which a whole frame with two fitting CRCs stands.
 pub fn find_frame(data: &[u8], start: usize) -> Option<usize> {
     let last = data.len().checked_sub(OVERHEAD)?;

@@ -11,7 +11,8 @@ use arrow_pyarrow::{FromPyArrow, PyArrowType, ToPyArrow};
 use arrow_schema::Schema;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::canonical::Kind;
 use crate::decode::{self, Bounds, RecordType};
@@ -344,6 +345,30 @@ fn frames(
 }
 
 #[pyfunction]
+fn payloads<'py>(
+    py: Python<'py>,
+    data: Bytes,
+    start: usize,
+    offset: u64,
+    record: u64,
+    max_record_bytes: u64,
+) -> PyResult<(usize, Bound<'py, PyList>)> {
+    starts_within(start, &data.0)?;
+    let mut cursor = Cursor::new(offset, record, max_record_bytes);
+    let (consumed, found) = py
+        .detach(|| framing::payloads(data.0.as_slice(), start, &mut cursor))
+        .map_err(|fault| raised(py, &fault))?;
+    let values = found.into_iter().map(|payload| PyBytes::new(py, payload));
+    Ok((consumed, PyList::new(py, values.collect::<Vec<_>>())?))
+}
+
+#[pyfunction]
+fn frame_payloads(py: Python<'_>, payloads: Vec<PyBackedBytes>) -> PyArrowType<ArrayData> {
+    let framed = py.detach(|| framing::framed(&payloads));
+    PyArrowType(UInt8Array::new(framed.into(), None).into_data())
+}
+
+#[pyfunction]
 fn find_frame(py: Python<'_>, data: Bytes, start: usize) -> Option<usize> {
     py.detach(|| framing::find_frame(data.0.as_slice(), start))
 }
@@ -357,5 +382,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Summary>()?;
     module.add_function(wrap_pyfunction!(encode_batch, module)?)?;
     module.add_function(wrap_pyfunction!(frames, module)?)?;
+    module.add_function(wrap_pyfunction!(payloads, module)?)?;
+    module.add_function(wrap_pyfunction!(frame_payloads, module)?)?;
     module.add_function(wrap_pyfunction!(find_frame, module)?)
 }

@@ -1,0 +1,345 @@
+"""Single files of records, as bytes, in tf.io's names."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+from tests.support.servers import Server
+from tfrecord_io.codec.reference import frame
+
+RECORDS = [b"", b"one", bytes(range(256)) * 100, b"four"] * 3
+
+
+def framed(records: list[bytes]) -> bytes:
+    return b"".join(map(frame, records))
+
+
+def write(path: object, records: list[bytes] = RECORDS, options: object = None) -> None:
+    with tfr.TFRecordWriter(path, options) as writer:  # type: ignore[arg-type]
+        for record in records:
+            writer.write(record)
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [None, "", 0, tfr.TFRecordOptions(), tfr.TFRecordOptions("")])
+def test_plain_files_hold_the_frames(tmp_path: Path, options: object) -> None:
+    write(tmp_path / "a", options=options)
+    assert (tmp_path / "a").read_bytes() == framed(RECORDS)
+
+
+def test_many_records_of_all_sizes_stay_in_order(tmp_path: Path) -> None:
+    # Over the bounds of what waits: by number, by bytes, and by one large record.
+    records = [bytes([n % 256]) * (n % 7) for n in range(5000)] + [bytes(300_000), b"x"] * 3
+    with tfr.TFRecordWriter(tmp_path / "a") as writer:
+        for number, record in enumerate(records):
+            writer.write(record)
+            if number % 977 == 0:
+                writer.flush()
+    assert (tmp_path / "a").read_bytes() == framed(records)
+
+
+@pytest.mark.parametrize(
+    ("options", "unpack"),
+    [
+        ("GZIP", gzip.decompress),
+        (2, gzip.decompress),
+        (tfr.TFRecordOptions("GZIP", compression_level=9, window_bits=31), gzip.decompress),
+        (tfr.TFRecordOptions("GZIP", window_bits=9), gzip.decompress),
+        ("ZLIB", zlib.decompress),
+        (tfr.TFRecordOptions(tfr.TFRecordOptions("ZLIB"), mem_level=1), zlib.decompress),
+        (tfr.TFRecordOptions(1, compression_level=0, compression_strategy=2), zlib.decompress),
+    ],
+)
+def test_compressed_files(tmp_path: Path, options: object, unpack: object) -> None:
+    write(tmp_path / "a", options=options)
+    data = (tmp_path / "a").read_bytes()
+    assert unpack(data) == framed(RECORDS)  # type: ignore[operator]
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == RECORDS
+    assert list(tfr.TFRecordReader(tmp_path / "a", options)) == RECORDS
+
+
+def test_the_level_counts(tmp_path: Path) -> None:
+    for level in (1, 9):
+        options = tfr.TFRecordOptions("GZIP", compression_level=level)
+        write(tmp_path / str(level), [bytes(range(200)) * 500] * 5, options)
+    assert (tmp_path / "9").stat().st_size < (tmp_path / "1").stat().st_size
+
+
+@pytest.mark.parametrize("options", [None, "GZIP", "ZLIB"])
+def test_no_records(tmp_path: Path, options: object) -> None:
+    write(tmp_path / "a", [], options)
+    assert list(tfr.TFRecordReader(tmp_path / "a", options)) == []
+    assert len(tfr.TFRecordReader(tmp_path / "a")) == 0
+
+
+@pytest.mark.parametrize("record", [bytearray(b"abc"), memoryview(b"abc"), pa.py_buffer(b"abc")])
+def test_anything_like_bytes_is_taken_as_it_is_now(tmp_path: Path, record: object) -> None:
+    with tfr.TFRecordWriter(tmp_path / "a") as writer:
+        writer.write(record)  # type: ignore[arg-type]
+        if isinstance(record, bytearray):
+            record[0] = 0
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"abc"]
+
+
+@pytest.mark.parametrize(
+    ("record", "what"),
+    [("text", "encode it"), (None, "NoneType"), (7, "int"), (tfr.train.Example(), "Serialize")],
+)
+def test_what_is_not_bytes_is_refused(tmp_path: Path, record: object, what: str) -> None:
+    with tfr.TFRecordWriter(tmp_path / "a") as writer:
+        writer.write(b"before")
+        with pytest.raises(TypeError, match=what):
+            writer.write(record)  # type: ignore[arg-type]
+        writer.write(b"after")
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"before", b"after"]
+
+
+def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
+    writer = tfr.TFRecordWriter(tmp_path / "a")
+    writer.write(b"x")
+    writer.close()
+    writer.close()
+    for act in (lambda: writer.write(b""), writer.flush):
+        with pytest.raises(tfr.ClosedError, match=r"Writer is closed.*open another.*a\]"):
+            act()
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"x"]
+
+
+@pytest.mark.parametrize("options", ["gzip", "SNAPPY", 7, object(), 1.5])
+def test_unknown_compressions(tmp_path: Path, options: object) -> None:
+    for make in (tfr.TFRecordWriter, tfr.TFRecordReader):
+        with pytest.raises(ValueError, match=r"Not a valid compression_type.*\"GZIP\", \"ZLIB\""):
+            make(tmp_path / "a", options)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"compression_level": 99},
+        {"window_bits": 40},
+        {"mem_level": 0},
+        {"compression_strategy": -1},
+        {"compression_method": 3},
+    ],
+)
+def test_numbers_that_zlib_does_not_have(numbers: dict[str, int]) -> None:
+    with pytest.raises(tfr.OptionError, match=f"{next(iter(numbers))} is .*must be one of"):
+        tfr.TFRecordOptions("GZIP", **numbers)
+
+
+def test_places_that_take_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        tfr.TFRecordWriter(tmp_path / "none" / "a")
+    with pytest.raises(IsADirectoryError):
+        tfr.TFRecordWriter(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        tfr.TFRecordReader(tmp_path / "none")
+
+
+@pytest.mark.parametrize("options", ["", "GZIP", "ZLIB"])
+def test_a_killed_writer_leaves_what_it_flushed(tmp_path: Path, options: str) -> None:
+    code = (
+        "import os, sys, tfrecord_io as tfr\n"
+        "writer = tfr.TFRecordWriter(*sys.argv[1:])\n"
+        "writer.write(b'one')\nwriter.write(b'two')\nwriter.flush()\nwriter.write(b'lost')\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a"), options], check=False)
+    reader = iter(tfr.TFRecordReader(tmp_path / "a", options))
+    assert [next(reader), next(reader)] == [b"one", b"two"]
+    if options:
+        with pytest.raises(tfr.CompressionError, match="ends early"):
+            next(reader)
+    else:
+        assert list(reader) == []
+
+
+def test_a_forgotten_writer_closes_its_file(tmp_path: Path) -> None:
+    tfr.TFRecordWriter(tmp_path / "a", "GZIP").write(b"x")
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"x"]
+
+
+def test_an_exception_in_the_block_keeps_what_was_written(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), tfr.TFRecordWriter(tmp_path / "a") as writer:
+        writer.write(b"x")
+        raise KeyError
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"x"]
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [None, "GZIP", "ZLIB"])
+def test_random_access(tmp_path: Path, options: object) -> None:
+    write(tmp_path / "a", options=options)
+    with tfr.TFRecordReader(tmp_path / "a") as reader:
+        assert len(reader) == len(RECORDS)
+        for index in (3, 0, -1, 11, 5, 5, 4):
+            assert reader[index] == RECORDS[index]
+        assert reader[2:9:3] == RECORDS[2:9:3]
+        assert list(reversed(reader)) == RECORDS[::-1]
+        assert b"four" in reader
+        assert list(reader) == RECORDS
+        for index in (12, -13):
+            with pytest.raises(IndexError, match="the file has 12"):
+                reader[index]
+
+
+@pytest.mark.parametrize("options", [None, "GZIP"])
+def test_reading_from_offset_to_offset(tmp_path: Path, options: object) -> None:
+    write(tmp_path / "a", options=options)
+    reader = tfr.TFRecordReader(tmp_path / "a")
+    offset, seen = 0, []
+    for _ in RECORDS:
+        record, offset = reader.read(offset)
+        seen.append(record)
+    assert seen == RECORDS
+    for end in (offset, offset + 100, -1):
+        with pytest.raises(IndexError):
+            reader.read(end)
+    assert reader.read(16)[0] == b"one"
+    with pytest.raises(tfr.ChecksumError, match="byte offset 17"):
+        reader.read(17)
+
+
+def test_damage(tmp_path: Path) -> None:
+    data = bytearray(framed([b"one", b"two", b"three"]))
+    data[19 + 12] ^= 1
+    (tmp_path / "a").write_bytes(data)
+    reader = tfr.TFRecordReader(tmp_path / "a")
+    records = iter(reader)
+    assert next(records) == b"one"
+    with pytest.raises(tfr.ChecksumError, match=r"a, byte offset 19, record 1\]"):
+        next(records)
+    assert (len(reader), reader[2]) == (3, b"three")
+    with pytest.raises(tfr.ChecksumError, match=r"a, byte offset 19, record 1\]"):
+        reader[1]
+    (tmp_path / "b").write_bytes(data[:-1])
+    with pytest.raises(tfr.TruncatedRecordError, match="byte offset 38"):
+        len(tfr.TFRecordReader(tmp_path / "b"))
+    with pytest.raises(tfr.TruncatedRecordError, match="byte offset 38"):
+        tfr.TFRecordReader(tmp_path / "b").read(38)
+    with pytest.raises(tfr.ChecksumError):
+        next(iter(tfr.TFRecordReader(tmp_path / "a", "", limits=tfr.Limits())[1:]))
+
+
+def test_limits(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+    reader = tfr.TFRecordReader(tmp_path / "a", limits=tfr.Limits(max_record_bytes=100))
+    with pytest.raises(tfr.LimitExceededError, match="max_record_bytes"):
+        list(reader)
+
+
+def test_other_compressions_are_found_by_content(tmp_path: Path) -> None:
+    table = pa.table({"byteArray": pa.array([b"one", b"two"])})
+    for compression in ("zstd", "bzip2", "snappy", "lz4"):
+        target = tmp_path / compression
+        tfr.write_table(table, target, record_type="ByteArray", compression=compression)
+        (part,) = target.glob("part-*")
+        assert list(tfr.TFRecordReader(part)) == [b"one", b"two"]
+
+
+def test_a_closed_reader_reads_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+    reader = tfr.TFRecordReader(tmp_path / "a")
+    assert reader[0] == b""
+    reader.close()
+    reader.close()
+    for act in (lambda: reader[0], lambda: iter(reader), lambda: len(reader)):
+        with pytest.raises(tfr.ClosedError, match="closed"):
+            act()
+
+
+def test_a_reader_pickles_by_its_path(tmp_path: Path) -> None:
+    write(tmp_path / "a", options="ZLIB")
+    reader = tfr.TFRecordReader(tmp_path / "a", "ZLIB")
+    assert reader[3] == b"four"
+    assert pickle.loads(pickle.dumps(reader))[2] == RECORDS[2]
+
+
+def test_every_store(store: Server) -> None:
+    url = f"{store.url}/a.tfrecord"
+    options = dict(store.storage_options)
+    for compression in (None, "GZIP"):
+        writer = tfr.TFRecordWriter(url, compression, storage_options=options)
+        for record in RECORDS:
+            writer.write(record)
+        writer.flush()
+        writer.write(b"last")
+        writer.close()
+        reader = tfr.TFRecordReader(url, storage_options=options)
+        assert list(reader) == [*RECORDS, b"last"]
+        assert (len(reader), reader[6], reader[1]) == (13, RECORDS[6], b"one")
+        assert reader.read(0) == (b"", 16)
+        reader.close()
+    with pytest.raises(FileNotFoundError):
+        tfr.TFRecordReader(f"{store.url}/none", storage_options=options)
+
+
+# --- the old names --------------------------------------------------------------------------------
+
+
+def test_python_io(tmp_path: Path) -> None:
+    options = tfr.python_io.TFRecordOptions(tfr.python_io.TFRecordCompressionType.GZIP)
+    with tfr.python_io.TFRecordWriter(str(tmp_path / "a"), options=options) as writer:
+        writer.write(b"x")
+    records = tfr.python_io.tf_record_iterator(path=str(tmp_path / "a"), options=options)
+    assert list(records) == [b"x"]
+    with pytest.raises(FileNotFoundError):
+        tfr.python_io.tf_record_iterator(str(tmp_path / "none"))
+    assert options.get_compression_type_string(options) == "GZIP"
+    assert tfr.io.TFRecordWriter is tfr.TFRecordWriter
+
+
+def test_the_click_log_writer_of_a_recommender(tmp_path: Path) -> None:
+    program = """
+import numpy as np
+import tfrecord_io as tf
+
+def convert(lines, path):
+    writer = tf.python_io.TFRecordWriter(path)
+    for line in lines:
+        fields = line.split("\\t")
+        label = np.array(fields[:1], dtype=np.int64)
+        dense = np.array(fields[1:3], dtype=np.float32)
+        category = np.array([int(f, 16) for f in fields[3:]], dtype=np.int64)
+        example = tf.train.Example(features=tf.train.Features(feature={
+            "label": tf.train.Feature(int64_list=tf.train.Int64List(value=label)),
+            "dense": tf.train.Feature(bytes_list=tf.train.BytesList(value=[dense.tobytes()])),
+            "category": tf.train.Feature(
+                bytes_list=tf.train.BytesList(value=[category.tobytes()])),
+        }))
+        writer.write(example.SerializeToString())
+    writer.close()
+
+convert(["1\\t0.5\\t3\\tff\\ta", "0\\t7\\t1.25\\t0\\t10"], PATH)
+"""
+    path = str(tmp_path / "clicks.tfrecord")
+    exec(compile(program, "program", "exec"), {"PATH": path})
+    table = tfr.read_table(
+        path,
+        schema=pa.schema(
+            [("label", pa.int64()), ("dense", pa.binary()), ("category", pa.binary())]
+        ),
+    )
+    assert table["label"].to_pylist() == [1, 0]
+    assert memoryview(table["dense"][1].as_py()).cast("f").tolist() == [7.0, 1.25]
+    assert memoryview(table["category"][0].as_py()).cast("q").tolist() == [255, 10]
+
+
+def test_importing_it_loads_no_protobuf() -> None:
+    code = "import sys, tfrecord_io; print('google.protobuf' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,227 @@
+"""Writes single files of records, given as bytes, as tf.io.TFRecordWriter does.
+
+Records wait in a list and are framed many at a time by one call of the codec. A local file takes
+them in place, so that it holds, after a flush and even if the process is killed, everything up to
+it. In a remote store the file appears when it is closed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Protocol
+
+from tfrecord_io.codec import get_codec
+from tfrecord_io.errors import ClosedError, UnsupportedTypeError
+from tfrecord_io.record_options import compressor_to_write, options_of
+from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.tf_errors import as_tensorflow, dressed
+
+#: Records wait until they are so many, or their payloads so many bytes.
+_WAITING_RECORDS = 1024
+_WAITING_BYTES = 256 * 1024
+
+
+class _Target(Protocol):
+    """What bytes are written to."""
+
+    def write(self, data: Any) -> None: ...
+    def flush(self) -> None: ...
+    def close(self) -> None: ...
+    def discard(self) -> None: ...
+
+
+class _LocalFile:
+    def __init__(self, path: str) -> None:
+        # Buffering is what the waiting list does.
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115, PTH123
+
+    def write(self, data: Any) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[self._file.write(view) :]
+
+    def flush(self) -> None:
+        """Nothing waits here."""
+
+    def close(self) -> None:
+        self._file.close()
+
+    def discard(self) -> None:
+        self._file.close()
+
+
+class _RemoteFile:
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._sink = storage.create_sink(path, path)
+
+    def write(self, data: Any) -> None:
+        self._sink.write(data)
+
+    def flush(self) -> None:
+        self._sink.spill()
+
+    def close(self) -> None:
+        staged = self._sink.close()
+        if self._storage.stages_by == "upload":
+            self._storage.publish(staged, self._path)
+
+    def discard(self) -> None:
+        self._sink.discard()
+
+
+class TFRecordWriter:
+    """Writes records, given as bytes, to one file; the arguments of tf.io.TFRecordWriter.
+
+    Parameters
+    ----------
+    path : str, bytes or path-like
+        Local path or fsspec URL; a file there is replaced.
+    options : TFRecordOptions, str, int or None
+        See `TFRecordOptions`; the name or number of a compression will do.
+    storage_options : mapping, optional
+        For the fsspec file system.
+
+    Raises
+    ------
+    OptionError
+        No such compression.
+    FileNotFoundError, PermissionError, IsADirectoryError
+        The file cannot be made.
+
+    Notes
+    -----
+    A context manager, which closes the file. For use by one thread at a time. What TensorFlow
+    takes and this does not is ``str``, which it encodes as UTF-8.
+
+    Examples
+    --------
+    >>> with TFRecordWriter("memory://writer.tfrecord") as writer:
+    ...     writer.write(b"a record")
+    """
+
+    def __init__(
+        self,
+        path: str | bytes | os.PathLike[str],
+        options: Any = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._target: _Target | None = None
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
+        self._stream = compressor_to_write(options_of(options))
+        self._codec = get_codec()
+        with as_tensorflow():
+            storage, inner = open_storage(
+                os.fsdecode(path) if isinstance(path, bytes) else path, storage_options
+            )
+            self._url = storage.url(inner)
+            local = storage.local_path(inner)
+            self._target = _RemoteFile(storage, inner) if local is None else _LocalFile(local)
+
+    def write(self, record: bytes) -> None:
+        """Write a record.
+
+        Parameters
+        ----------
+        record : bytes
+            Its payload; any bytes-like object will do.
+
+        Raises
+        ------
+        UnsupportedTypeError
+            Something else, such as a str.
+        ClosedError
+            The writer is closed.
+        """
+        if type(record) is not bytes:
+            record = _as_bytes(record)
+        waiting = self._waiting
+        waiting.append(record)
+        self._waiting_bytes += len(record)
+        if self._waiting_bytes >= _WAITING_BYTES or len(waiting) >= _WAITING_RECORDS:
+            self._drain()
+
+    def flush(self) -> None:
+        """Give the file everything that was written so far.
+
+        Raises
+        ------
+        ClosedError
+            The writer is closed.
+        """
+        self._drain()
+        assert self._target is not None
+        with as_tensorflow():
+            if self._stream is not None:
+                self._target.write(self._stream.flush(zlib.Z_PARTIAL_FLUSH))
+            self._target.flush()
+
+    def close(self) -> None:
+        """Make the file complete; once more is fine."""
+        if self._target is None:
+            return
+        target = self._target
+        try:
+            self._drain()
+            with as_tensorflow():
+                if self._stream is not None:
+                    target.write(self._stream.flush())
+        except BaseException:
+            target.discard()
+            raise
+        else:
+            with as_tensorflow():
+                target.close()
+        finally:
+            self._target = None
+            # So that the next record does not wait, but finds the writer closed.
+            self._waiting_bytes = _WAITING_BYTES
+
+    def _drain(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self._target is None:
+            raise dressed(ClosedError("Writer is closed; open another one", path=self._url))
+        self._waiting_bytes = 0
+        if not waiting:
+            return
+        data = self._codec.frame_payloads(waiting)
+        with as_tensorflow():
+            self._target.write(data if self._stream is None else self._stream.compress(data))
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # As with TensorFlow's: a writer that was forgotten closes its file. Nobody hears of errors.
+        with contextlib.suppress(Exception):
+            self.close()
+
+
+def _as_bytes(record: Any) -> bytes:
+    if isinstance(record, str):
+        raise UnsupportedTypeError(
+            "a record must be bytes, and this is a str: encode it, or write what "
+            "SerializeToString() of an Example returns"
+        )
+    try:
+        return bytes(memoryview(record))
+    except TypeError:
+        raise UnsupportedTypeError(
+            f"a record must be bytes, and this is of the type {type(record).__name__}: of a "
+            "message, write what its SerializeToString() returns"
+        ) from None
