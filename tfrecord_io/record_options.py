@@ -52,7 +52,8 @@ class TFRecordOptions:
 
     Examples
     --------
-    >>> TFRecordOptions("GZIP", compression_level=9).compression_type
+    >>> import tfrecord_io as tfr
+    >>> tfr.TFRecordOptions("GZIP", compression_level=9).compression_type
     'GZIP'
     """
 

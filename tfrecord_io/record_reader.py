@@ -67,10 +67,11 @@ class TFRecordReader(Sequence[bytes]):
 
     Examples
     --------
-    >>> with TFRecordWriter("memory://reader.tfrecord") as writer:
+    >>> import tfrecord_io as tfr
+    >>> with tfr.TFRecordWriter("memory://reader.tfrecord") as writer:
     ...     for record in (b"one", b"two", b"three"):
     ...         writer.write(record)
-    >>> reader = TFRecordReader("memory://reader.tfrecord")
+    >>> reader = tfr.TFRecordReader("memory://reader.tfrecord")
     >>> list(reader), len(reader), reader[-1], reader.read(0)
     ([b'one', b'two', b'three'], 3, b'three', (b'one', 19))
     """

@@ -101,7 +101,8 @@ class TFRecordWriter:
 
     Examples
     --------
-    >>> with TFRecordWriter("memory://writer.tfrecord") as writer:
+    >>> import tfrecord_io as tfr
+    >>> with tfr.TFRecordWriter("memory://writer.tfrecord") as writer:
     ...     writer.write(b"a record")
     """
 
