@@ -240,7 +240,7 @@ class S3Storage:
             raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
-        attempt = path.rpartition("/")[0]
+        attempt = None if path == final else path.rpartition("/")[0]
         return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
@@ -439,7 +439,7 @@ class _Ticket:
 class _PartsUpload:
     """An upload in parts, several of them at a time."""
 
-    def __init__(self, storage: S3Storage, final: str, attempt: str) -> None:
+    def __init__(self, storage: S3Storage, final: str, attempt: str | None) -> None:
         self._storage = storage
         self._final = final
         self._mark = secrets.token_hex(16)
@@ -448,7 +448,8 @@ class _PartsUpload:
         self._upload = Upload(path=final, upload_id=made["UploadId"])
         try:
             # An abort removes the marker before it looks for uploads.
-            storage._check_marker(attempt)
+            if attempt is not None:
+                storage._check_marker(attempt)
         except BaseException:
             self.cancel()
             raise

@@ -196,7 +196,8 @@ class Storage(Protocol):
         Parameters
         ----------
         path : str
-            Where the file is staged, in a folder that is there.
+            Where the file is staged, in a folder that is there. The same as `final` for a file that
+            belongs to no job.
         final : str
             Where it is going to be published; a store that renames looks at it then only.
         """
