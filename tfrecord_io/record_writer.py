@@ -64,7 +64,7 @@ class _RemoteFile:
         self._sink.write(data)
 
     def flush(self) -> None:
-        self._sink.spill()
+        """Nothing shows before the file is closed."""
 
     def close(self) -> None:
         staged = self._sink.close()
