@@ -33,6 +33,7 @@ LAYERS = (
     ("read", "write"),
     ("engines", "conversion"),
     ("statistics",),
+    ("training_rows", "tensor_columns", "numpy_batches", "tf_dataset", "tf"),
     ("cli", "__init__"),
 )
 

@@ -48,14 +48,16 @@ from tfrecord_io.record_writer import TFRecordWriter
 from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
-    from tfrecord_io import io, python_io, train
+    from tfrecord_io import io, python_io, tf, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
     from tfrecord_io.statistics import compute_statistics
+    from tfrecord_io.numpy_batches import Batches, Ragged, batches
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batches",
     "ChecksumError",
     "CleanResult",
     "ClosedError",
@@ -80,6 +82,7 @@ __all__ = [
     "MissingDependencyError",
     "OptionError",
     "PrecisionWarning",
+    "Ragged",
     "ReferenceCodecWarning",
     "SchemaMismatchError",
     "TFRecordError",
@@ -91,6 +94,7 @@ __all__ = [
     "UnsupportedTypeError",
     "WriteResult",
     "__version__",
+    "batches",
     "clean",
     "compute_statistics",
     "convert",
@@ -101,6 +105,7 @@ __all__ = [
     "read_table",
     "read_tfrecord",
     "scan",
+    "tf",
     "to_tfrecord",
     "train",
     "write_table",
@@ -112,13 +117,16 @@ _LAZY = {
     "ConvertResult": "tfrecord_io.conversion",
     "compute_statistics": "tfrecord_io.statistics",
     "convert": "tfrecord_io.conversion",
+    "batches": "tfrecord_io.numpy_batches",
+    "Batches": "tfrecord_io.numpy_batches",
+    "Ragged": "tfrecord_io.numpy_batches",
     "read_tfrecord": "tfrecord_io.engines.dask",
     "to_tfrecord": "tfrecord_io.engines.dask",
 }
 
 
 #: Modules that are public names, imported when they are first used.
-_LAZY_MODULES = ("io", "python_io", "train")
+_LAZY_MODULES = ("io", "python_io", "tf", "train")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,267 @@
+"""Batches of a data set as dicts of arrays: NumPy's, PyTorch's or JAX's.
+
+`tfrecord_io.training_rows` decides which rows, `tfrecord_io.tensor_columns` which types.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tfrecord_io.errors import MissingDependencyError, UnsupportedTypeError
+from tfrecord_io.filters import Filters
+from tfrecord_io.options import OnCorrupt, RecordType, choice
+from tfrecord_io.read import Paths
+from tfrecord_io.tensor_columns import (
+    TensorColumn,
+    names_of_bytes,
+    taken_apart,
+    tensor_columns,
+)
+from tfrecord_io.training_rows import RowStream, plan_rows
+
+Framework = Literal["numpy", "torch", "jax"]
+
+
+class Ragged(NamedTuple):
+    """Lists of any length, one for each row.
+
+    Row ``i`` is ``values[row_splits[i]:row_splits[i + 1]]``, as in tf.RaggedTensor.
+
+    Attributes
+    ----------
+    values : array or Ragged
+        The values of all rows; of lists of lists a `Ragged` itself.
+    row_splits : array of int64
+        One more than there are rows.
+    """
+
+    values: Any
+    row_splits: Any
+
+
+class Batches:
+    """Batches of a data set; each time it is gone through is an epoch.
+
+    `tfrecord_io.batches` makes it. ``len()`` is there where the number of rows is known.
+    """
+
+    def __init__(
+        self, stream: RowStream, columns: Sequence[TensorColumn], framework: Framework
+    ) -> None:
+        self._stream = stream
+        self._columns = tuple(columns)
+        self._framework = framework
+        self._epoch = 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        return self._batches(epoch)
+
+    def __len__(self) -> int:
+        count = self._stream.batch_count
+        if count is None:
+            raise TypeError("how many rows there are is not known before all are read")
+        return count
+
+    def of_worker(self, index: int, count: int) -> Batches:
+        """Return the share of one of several workers: no row is in two of them.
+
+        Parameters
+        ----------
+        index, count : int
+            Which worker, 0-based, of how many.
+        """
+        mine = Batches(self._stream.of_worker(index, count), self._columns, self._framework)
+        mine._epoch = self._epoch
+        return mine
+
+    def _batches(self, epoch: int) -> Iterator[dict[str, Any]]:
+        convert = _CONVERSIONS[self._framework]()
+        size = self._stream.batch_size
+        for block in self._stream.blocks(epoch):
+            for start in range(0, block.num_rows, size):
+                batch = block.slice(start, size)
+                yield {
+                    column.name: _arrays(batch.column(index), column, convert)
+                    for index, column in enumerate(self._columns)
+                }
+
+
+_Convert = Callable[[Any, TensorColumn], Any]
+
+
+def _arrays(array: pa.Array, column: TensorColumn, convert: _Convert) -> Any:
+    lengths, leaves = taken_apart(array, column)
+    values = leaves.to_numpy(zero_copy_only=False)
+    if not values.flags.writeable:
+        # Arrow's memory is not for writing, and frameworks expect that they may.
+        values = values.copy()
+    if column.inner is not None:
+        values = values.reshape(-1, column.inner)
+    made = convert(values, column)
+    for counts in reversed(lengths):
+        splits = np.concatenate(([0], np.cumsum(counts)))
+        made = Ragged(made, convert(splits, column))
+    return made
+
+
+def _to_numpy() -> _Convert:
+    return lambda values, column: values
+
+
+def _to_torch() -> _Convert:
+    torch = _framework("torch")
+
+    def convert(values: Any, column: TensorColumn) -> Any:
+        # A tensor holds no text.
+        return values.tolist() if values.dtype == object else torch.from_numpy(values)
+
+    return convert
+
+
+def _to_jax() -> _Convert:
+    jax = _framework("jax")
+
+    def convert(values: Any, column: TensorColumn) -> Any:
+        made = jax.numpy.asarray(values, jax.dtypes.canonicalize_dtype(values.dtype))
+        if values.dtype.kind in "iu" and not np.array_equal(made, values):
+            raise UnsupportedTypeError(
+                f"column {column.name!r} has values that {made.dtype} does not hold; have JAX use "
+                "64 bits: jax.config.update('jax_enable_x64', True)",
+                feature=column.name,
+            )
+        return made
+
+    return convert
+
+
+def _framework(name: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingDependencyError(f"framework={name!r} needs {name}; install it") from error
+
+
+_CONVERSIONS: dict[str, Callable[[], _Convert]] = {
+    "numpy": _to_numpy,
+    "torch": _to_torch,
+    "jax": _to_jax,
+}
+
+
+def batches(
+    path: Paths,
+    *,
+    batch_size: int,
+    columns: Sequence[str] | None = None,
+    shuffle: bool | int = False,
+    seed: int | None = None,
+    drop_remainder: bool = False,
+    shard: tuple[int, int] | None = None,
+    framework: Framework = "numpy",
+    defaults: Mapping[str, Any] | None = None,
+    schema: pa.Schema | None = None,
+    filters: Filters = None,
+    record_type: RecordType = "Example",
+    compression: str | None = "infer",
+    on_corrupt: OnCorrupt = "raise",
+    storage_options: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+) -> Batches:
+    """Read a data set as batches of arrays, for training.
+
+    Parameters
+    ----------
+    path : str, path-like or a list of them
+        See `read_table`.
+    batch_size : int
+        Rows of one batch.
+    columns : list of str, optional
+        The columns to read; partition columns may be among them.
+    shuffle : bool or int
+        Whether rows come in random order: files (pieces of 16 MiB of large ones) do, and rows are
+        mixed in a buffer of this many; True means 65,536.
+    seed : int, optional
+        Makes the order reproducible; each epoch has another one.
+    drop_remainder : bool
+        Whether a last batch with fewer rows is left out.
+    shard : tuple of (int, int), optional
+        (index, count): read every count-th file (or piece of a large one), from the index-th on.
+        Together the shards have every row once; a compressed file is in one shard as a whole.
+    framework : {"numpy", "torch", "jax"}
+        Whose arrays the batches hold.
+    defaults : mapping, optional
+        By column of single values, what stands for null.
+    schema, filters, record_type, compression, on_corrupt, storage_options
+        See `read_table`.
+    threads : int, optional
+        How many decode ahead while the caller works; one for each core without it. With 1, nothing
+        is read ahead.
+
+    Returns
+    -------
+    Batches
+        An iterable of dicts, by column: an array of one value, or one fixed-size list, for each
+        row, or a `Ragged` for lists. Text is an object array of str, bytes one of bytes (in torch, lists).
+        Dates, times, timestamps and durations are the integers that the file holds, decimals
+        float64. Each iteration over it is an epoch.
+
+    Raises
+    ------
+    SchemaMismatchError
+        While iterating: a null in a column of single values or fixed-size lists, without a default.
+    UnsupportedTypeError
+        Text or bytes with framework="jax", whose arrays hold none.
+    MissingDependencyError
+        The framework is not installed.
+    OptionError
+        A wrong argument.
+    FileNotFoundError, TFRecordError
+        See `read_table`.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import tfrecord_io as tfr
+    >>> table = pa.table({"x": [1, 2, 3], "tags": [[1], [], [2, 3]]})
+    >>> _ = tfr.write_table(table, "memory://batches-example")
+    >>> for batch in tfr.batches("memory://batches-example", batch_size=2):
+    ...     print(batch["x"], batch["tags"].row_splits)
+    [1 2] [0 1 1]
+    [3] [0 2]
+    """
+    choice("framework", framework, Framework)
+    stream = plan_rows(
+        path,
+        batch_size=batch_size,
+        columns=columns,
+        shuffle=shuffle,
+        seed=seed,
+        drop_remainder=drop_remainder,
+        shard=shard,
+        schema=schema,
+        filters=filters,
+        record_type=record_type,
+        compression=compression,
+        on_corrupt=on_corrupt,
+        storage_options=storage_options,
+        threads=threads,
+        may_split=framework == "torch",
+    )
+    found = tensor_columns(stream.plan.schema, defaults)
+    if framework != "numpy":
+        _framework(framework)
+    if framework == "jax" and (names := names_of_bytes(found)):
+        raise UnsupportedTypeError(
+            f"column {names[0]!r} holds text or bytes, and JAX has no such arrays: leave it out "
+            "with columns",
+            feature=names[0],
+        )
+    return Batches(stream, found, framework)

@@ -1,0 +1,202 @@
+"""Columns as tensors: which type and shape, and their values taken apart.
+
+Both `tfrecord_io.numpy_batches` and `tfrecord_io.tf` make tensors of what stands here, so that a
+column has the same values in all frameworks:
+
+- Booleans, integers and floats keep their type. Dates, times, timestamps and durations are the
+  integers that the file holds; a decimal is a float64; a dictionary is its values.
+- A column of fixed-size lists is dense; one of lists is ragged, lists of lists twice so.
+- A null list is an empty one. A null in a column of single values has to be given a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.cast import without_views
+from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
+from tfrecord_io.schema import is_any_list, leaf_type, normal_type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorColumn:
+    """What a column becomes.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    leaf : pyarrow.DataType
+        Type of its values: bool, an integer, a float, string or binary.
+    ragged_rank : int
+        How many lists of any length stand around a value: 0, 1 or 2.
+    inner : int or None
+        Length of the fixed-size list around a value, if there is one.
+    default : object
+        What stands for null where a column has single values; None if nothing does.
+    """
+
+    name: str
+    leaf: pa.DataType
+    ragged_rank: int
+    inner: int | None
+    default: Any = None
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether its values are text or bytes."""
+        return bool(pat.is_string(self.leaf) or pat.is_binary(self.leaf))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy's type of its numbers."""
+        return np.dtype(self.leaf.to_pandas_dtype())
+
+
+def tensor_columns(
+    schema: pa.Schema, defaults: Mapping[str, Any] | None
+) -> tuple[TensorColumn, ...]:
+    """Return what the columns of a schema become.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Types that TFRecord can hold.
+    defaults : mapping, optional
+        By column, what stands for null.
+
+    Raises
+    ------
+    OptionError
+        A default for no column of single values, or one that its type cannot hold.
+    UnsupportedTypeError
+        A column of which no record has a value.
+    """
+    given = dict(defaults or {})
+    found = []
+    for field in schema:
+        leaf = _leaf(field)
+        t = normal_type(field.type)
+        rank, inner = 0, None
+        while is_any_list(t):
+            if pat.is_fixed_size_list(t):
+                inner = t.list_size if inner is None else inner * t.list_size
+            else:
+                rank += 1
+            t = t.value_type
+        default = None
+        if field.name in given:
+            default = _checked_default(field, leaf, given.pop(field.name))
+        found.append(
+            TensorColumn(
+                name=field.name, leaf=leaf, ragged_rank=rank, inner=inner, default=default
+            )
+        )
+    if given:
+        raise OptionError(f"defaults names {next(iter(given))!r}, and no such column is read")
+    return tuple(found)
+
+
+def _leaf(field: pa.Field) -> pa.DataType:
+    leaf = leaf_type(normal_type(field.type))
+    if pat.is_null(leaf):
+        raise UnsupportedTypeError(
+            f"no record has a value of column {field.name!r}, so its type is not known: leave it "
+            "out with columns, or give a schema",
+            feature=field.name,
+        )
+    if pat.is_decimal(leaf):
+        return pa.float64()
+    if pat.is_temporal(leaf):
+        return pa.int32() if leaf.bit_width == 32 else pa.int64()
+    return pa.binary() if pat.is_fixed_size_binary(leaf) else leaf
+
+
+def _checked_default(field: pa.Field, leaf: pa.DataType, value: Any) -> Any:
+    if is_any_list(normal_type(field.type)):
+        raise OptionError(
+            f"defaults names {field.name!r}, which holds lists: a null list is an empty one"
+        )
+    try:
+        scalar = pa.scalar(value, leaf)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        scalar = pa.scalar(None, leaf)
+    if not scalar.is_valid:
+        raise OptionError(f"defaults gives {field.name!r} {value!r}, which is no {leaf}")
+    return value
+
+
+def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[Any, Any]], Any]:
+    """Return the lengths of the lists of each rank, outermost first, and all leaf values.
+
+    Parameters
+    ----------
+    array : pyarrow.Array
+        Values of the column.
+    column : TensorColumn
+        What they become.
+
+    Returns
+    -------
+    lengths : list of numpy.ndarray of int64
+        As many as `TensorColumn.ragged_rank`.
+    values : pyarrow.Array
+        Of the leaf type, without nulls.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A null that nothing stands for.
+    """
+    array = _decoded(array)
+    lengths = []
+    while is_any_list(array.type):
+        if pat.is_fixed_size_list(array.type):
+            if array.null_count:
+                raise _null(column)
+        else:
+            counts = pc.fill_null(pc.list_value_length(array), 0)
+            lengths.append(counts.to_numpy().astype(np.int64, copy=False))
+        array = _decoded(array.flatten())
+    if pat.is_temporal(array.type):
+        array = array.view(column.leaf)
+    elif array.type != column.leaf:
+        array = array.cast(column.leaf)
+    if array.null_count:
+        if column.default is None:
+            raise _null(column)
+        array = array.fill_null(pa.scalar(column.default, column.leaf))
+    return lengths, array
+
+
+def _decoded(array: pa.Array) -> pa.Array:
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if isinstance(array, pa.DictionaryArray):
+        array = array.dictionary_decode()
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        array = without_views(array)
+    return array
+
+
+def _null(column: TensorColumn) -> SchemaMismatchError:
+    if column.inner is not None:
+        advice = "filter these rows out, or read it as lists of any length with schema"
+    else:
+        advice = f"give it a value with defaults={{{column.name!r}: ...}}, or filter these rows out"
+    return SchemaMismatchError(
+        f"a row has no value of column {column.name!r}, and a tensor has no null: {advice}",
+        feature=column.name,
+    )
+
+
+def names_of_bytes(columns: Sequence[TensorColumn]) -> list[str]:
+    """Return the names of those columns that hold text or bytes."""
+    return [column.name for column in columns if column.is_bytes]
