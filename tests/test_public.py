@@ -34,6 +34,7 @@ LAYERS = (
     ("engines", "conversion"),
     ("statistics",),
     ("training_rows", "tensor_columns", "numpy_batches", "tf_dataset", "tf"),
+    ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_dataset", "tf", "torch"),
     ("cli", "__init__"),
 )
 

@@ -48,7 +48,7 @@ from tfrecord_io.record_writer import TFRecordWriter
 from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
-    from tfrecord_io import io, python_io, tf, train
+    from tfrecord_io import io, python_io, tf, torch, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
     from tfrecord_io.statistics import compute_statistics
@@ -107,6 +107,7 @@ __all__ = [
     "scan",
     "tf",
     "to_tfrecord",
+    "torch",
     "train",
     "write_table",
 ]
@@ -126,7 +127,7 @@ _LAZY = {
 
 
 #: Modules that are public names, imported when they are first used.
-_LAZY_MODULES = ("io", "python_io", "tf", "train")
+_LAZY_MODULES = ("io", "python_io", "tf", "torch", "train")
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -68,6 +67,21 @@ class Batches:
             raise TypeError("how many rows there are is not known before all are read")
         return count
 
+    @property
+    def epoch(self) -> int:
+        """Number of the next epoch, on which the order hangs."""
+        return self._epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Say which epoch is next.
+
+        Parameters
+        ----------
+        epoch : int
+            Its number, 0-based.
+        """
+        self._epoch = epoch
+
     def of_worker(self, index: int, count: int) -> Batches:
         """Return the share of one of several workers: no row is in two of them.
 
@@ -75,9 +89,14 @@ class Batches:
         ----------
         index, count : int
             Which worker, 0-based, of how many.
+
+        Returns
+        -------
+        Batches
+            At the same epoch.
         """
         mine = Batches(self._stream.of_worker(index, count), self._columns, self._framework)
-        mine._epoch = self._epoch
+        mine.set_epoch(self._epoch)
         return mine
 
     def _batches(self, epoch: int) -> Iterator[dict[str, Any]]:
@@ -209,7 +228,8 @@ def batches(
     -------
     Batches
         An iterable of dicts, by column: an array of one value, or one fixed-size list, for each
-        row, or a `Ragged` for lists. Text is an object array of str, bytes one of bytes (in torch, lists).
+        row, or a `Ragged` for lists. Text is an object array of str, bytes one of bytes; in torch
+        both are lists.
         Dates, times, timestamps and durations are the integers that the file holds, decimals
         float64. Each iteration over it is an epoch.
 

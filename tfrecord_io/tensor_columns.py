@@ -57,7 +57,8 @@ class TensorColumn:
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's type of its numbers."""
-        return np.dtype(self.leaf.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(self.leaf.to_pandas_dtype())
+        return dtype
 
 
 def tensor_columns(
@@ -95,9 +96,7 @@ def tensor_columns(
         if field.name in given:
             default = _checked_default(field, leaf, given.pop(field.name))
         found.append(
-            TensorColumn(
-                name=field.name, leaf=leaf, ragged_rank=rank, inner=inner, default=default
-            )
+            TensorColumn(name=field.name, leaf=leaf, ragged_rank=rank, inner=inner, default=default)
         )
     if given:
         raise OptionError(f"defaults names {next(iter(given))!r}, and no such column is read")

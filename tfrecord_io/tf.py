@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tfrecord_io.tf_dataset import dataset
+from tfrecord_io.tf_specs import feature_spec
 
-__all__ = ["dataset"]
+__all__ = ["dataset", "feature_spec"]

@@ -67,13 +67,14 @@ class RowStream:
         rows = [task.rows for task in self._tasks()]
         if self.plan.filter is not None or None in rows or self.plan.options.on_corrupt != "raise":
             return None
-        whole, rest = divmod(sum(row for row in rows if row is not None), self.batch_size)
+        total: int = sum(row for row in rows if row is not None)
+        whole, rest = divmod(total, self.batch_size)
         return whole + (1 if rest and not self.drop_remainder else 0)
 
     def of_worker(self, index: int, count: int) -> RowStream:
         """Return the share of one of several workers in this stream."""
         mine, shards = self.shard
-        return replace(self, shard=(mine * count + index, shards * count))
+        return replace(self, shard=(mine + shards * index, shards * count))
 
     def blocks(self, epoch: int) -> Iterator[pa.RecordBatch]:
         """Give an epoch's rows; each block but the last has whole batches."""

@@ -1,0 +1,310 @@
+"""`tfr.batches`: which rows, in which order, as which arrays. The values are those of pyarrow."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import itertools
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+from tfrecord_io.numpy_batches import Ragged
+
+ROWS = 1000
+TABLE = pa.table(
+    {
+        "n": pa.array(range(ROWS)),
+        "half": pa.array([n / 2 for n in range(ROWS)], pa.float32()),
+        "even": pa.array([n % 2 == 0 for n in range(ROWS)]),
+        "small": pa.array([n % 100 for n in range(ROWS)], pa.uint8()),
+        "text": pa.array([f"ä{n}" for n in range(ROWS)]),
+        "raw": pa.array([bytes([n % 256]) for n in range(ROWS)]),
+        "pair": pa.array([[n, -n] for n in range(ROWS)], pa.list_(pa.int64(), 2)),
+        "list": pa.array([list(range(n % 4)) for n in range(ROWS)]),
+        "words": pa.array([["w"] * (n % 3) for n in range(ROWS)]),
+        "part": pa.array([n * 4 // ROWS for n in range(ROWS)]),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+    target = tmp_path_factory.mktemp("batches") / "data"
+    tfr.write_table(TABLE, target, partition_by="part", rows_per_task=70)
+    return str(target)
+
+
+def numbers(batches: Any, name: str = "n") -> list[int]:
+    return [int(n) for batch in batches for n in batch[name]]
+
+
+def rows_of(value: Any) -> list[Any]:
+    if not isinstance(value, Ragged):
+        return value.tolist()  # type: ignore[no-any-return]
+    values = rows_of(value.values)
+    return [values[a:b] for a, b in zip(value.row_splits, value.row_splits[1:], strict=False)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 64, 1000, 5000])
+def test_values_are_those_of_the_table(data: str, batch_size: int) -> None:
+    table = tfr.read_table(data)
+    batches = list(tfr.batches(data, batch_size=batch_size))
+    assert [len(batch["n"]) for batch in batches[:-1]] == [batch_size] * (len(batches) - 1)
+    for name in table.column_names:
+        found = [row for batch in batches for row in rows_of(batch[name])]
+        assert found == table[name].to_pylist(), name
+
+
+def test_types(data: str) -> None:
+    (batch,) = tfr.batches(data, batch_size=ROWS)
+    dtypes = {name: getattr(value, "dtype", None) for name, value in batch.items()}
+    assert dtypes == {
+        "n": np.int64,
+        "half": np.float32,
+        "even": np.bool_,
+        "small": np.uint8,
+        "text": np.object_,
+        "raw": np.object_,
+        "pair": np.int64,
+        "list": None,
+        "words": None,
+        "part": np.int64,
+    }
+    assert batch["pair"].shape == (ROWS, 2)
+    assert batch["list"].row_splits.dtype == np.int64
+    assert {type(value) for value in batch["text"]} == {str}
+    batch["n"][0] = 7
+
+
+def test_what_is_no_number_becomes_one(tmp_path: Path) -> None:
+    day = datetime.date(1970, 1, 3)
+    table = pa.table(
+        {
+            "day": [day],
+            "time": pa.array([datetime.time(0, 0, 1)], pa.time32("s")),
+            "at": pa.array([5], pa.timestamp("us", "UTC")),
+            "price": [decimal.Decimal("1.5")],
+            "code": pa.array(["a"]).dictionary_encode(),
+            "key": pa.array([b"ab"], pa.binary(2)),
+            "days": [[day]],
+            "f16": pa.array([1.5], pa.float16()),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data", float64="cast")
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=1, schema=table.schema)
+    assert [rows_of(value) for value in batch.values()] == [
+        [2],
+        [1],
+        [5],
+        [1.5],
+        ["a"],
+        [b"ab"],
+        [[2]],
+        [1.5],
+    ]
+    assert batch["f16"].dtype == np.float16
+
+
+def test_sequences(tmp_path: Path) -> None:
+    steps = [[[1, 2], []], [], None, [[3]]]
+    table = pa.table({"steps": steps, "id": [0, 1, 2, 3]})
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    batches = tfr.batches(tmp_path / "data", batch_size=3, record_type="SequenceExample")
+    assert [rows_of(batch["steps"]) for batch in batches] == [[[[1, 2], []], [], []], [[[3]]]]
+
+
+def test_nulls(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "x": [1, None],
+            "word": [None, "b"],
+            "pair": pa.array([[1, 2], None], pa.list_(pa.int64(), 2)),
+            "list": [None, [1]],
+        }
+    )
+    tfr.write_table(table, tmp_path / "data")
+    columns = ["x", "word", "list"]
+    defaults = {"x": -1, "word": "?"}
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=2, columns=columns, defaults=defaults)
+    assert [rows_of(value) for value in batch.values()] == [[1, -1], ["?", "b"], [[], [1]]]
+    with pytest.raises(tfr.SchemaMismatchError, match=r"no value of column 'x'.*defaults"):
+        list(tfr.batches(tmp_path / "data", batch_size=2, columns=["x"]))
+    with pytest.raises(tfr.SchemaMismatchError, match=r"column 'pair'.*lists of any length"):
+        list(tfr.batches(tmp_path / "data", batch_size=2, columns=["pair"]))
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"batch_size": 0}, "batch_size"),
+        ({"shuffle": -1}, "shuffle is -1"),
+        ({"shuffle": "yes"}, "shuffle"),
+        ({"seed": -1, "shuffle": True}, "seed is -1"),
+        ({"shard": (2, 2)}, r"shard is \(2, 2\); the index must be from 0 to 1"),
+        ({"shard": 3}, r"must be \(index, count\)"),
+        ({"framework": "mxnet"}, "framework"),
+        ({"defaults": {"none": 1}}, "'none', and no such column"),
+        ({"defaults": {"n": "text"}}, "'text', which is no int64"),
+        ({"defaults": {"n": None}}, "None, which is no int64"),
+        ({"defaults": {"list": [1]}}, "a null list is an empty one"),
+        ({"columns": ["none"]}, "'none' is not in the data set"),
+    ],
+)
+def test_bad_arguments(data: str, options: dict[str, Any], what: str) -> None:
+    with pytest.raises(tfr.OptionError, match=what):
+        tfr.batches(data, **{"batch_size": 10, **options})
+
+
+def test_a_column_of_nulls_is_refused(tmp_path: Path) -> None:
+    tfr.write_table(pa.table({"x": pa.nulls(2)}), tmp_path / "data")
+    with pytest.raises(tfr.UnsupportedTypeError, match="no record has a value of column 'x'"):
+        tfr.batches(tmp_path / "data", batch_size=2)
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffle", [2, 16, 300, 10_000, True])
+def test_shuffled_rows_are_all_there_once(data: str, shuffle: int) -> None:
+    batches = tfr.batches(data, batch_size=37, shuffle=shuffle, seed=1, threads=1)
+    first, second = numbers(batches), numbers(batches)
+    assert sorted(first) == sorted(second) == list(range(ROWS))
+    assert first != second
+    assert first != sorted(first)
+
+
+def test_rows_keep_together(data: str) -> None:
+    for batch in tfr.batches(data, batch_size=100, shuffle=True, seed=0):
+        assert batch["text"].tolist() == [f"ä{n}" for n in batch["n"]]
+        assert rows_of(batch["list"]) == [list(range(n % 4)) for n in batch["n"]]
+
+
+def test_seed_and_epoch_decide_the_order(data: str) -> None:
+    def epochs(seed: int | None, threads: int) -> list[list[int]]:
+        batches = tfr.batches(data, batch_size=64, shuffle=200, seed=seed, threads=threads)
+        return [numbers(batches), numbers(batches)]
+
+    assert epochs(5, 1) == epochs(5, 2)
+    assert epochs(5, 1) != epochs(6, 1)
+    assert epochs(None, 1) != epochs(None, 1)
+    batches = tfr.batches(data, batch_size=64, shuffle=200, seed=5)
+    batches.set_epoch(1)
+    assert numbers(batches) == epochs(5, 1)[1]
+
+
+def test_a_large_buffer_mixes_files(data: str) -> None:
+    first = numbers(tfr.batches(data, batch_size=100, shuffle=True, seed=3))[:100]
+    # Of ten thousand such draws not one would lie within half of the rows.
+    assert max(first) - min(first) > ROWS // 2
+
+
+def test_drop_remainder_and_length(data: str) -> None:
+    batches = tfr.batches(data, batch_size=300)
+    assert (len(batches), [len(b["n"]) for b in batches]) == (4, [300, 300, 300, 100])
+    batches = tfr.batches(data, batch_size=300, drop_remainder=True)
+    assert (len(batches), [len(b["n"]) for b in batches]) == (3, [300, 300, 300])
+    assert list(tfr.batches(data, batch_size=2000, drop_remainder=True)) == []
+    with pytest.raises(TypeError, match="not known"):
+        len(tfr.batches(data, batch_size=300, filters=[("n", ">", 5)]))
+
+
+def test_filters_and_columns(data: str) -> None:
+    batches = tfr.batches(data, batch_size=7, columns=["part", "n"], filters=[("part", "=", 2)])
+    assert next(list(batch) for batch in batches) == ["part", "n"]
+    assert numbers(batches) == list(range(500, 750))
+
+
+def test_shards_have_every_row_once(data: str) -> None:
+    for count in (1, 3, 30):
+        shards = [
+            numbers(tfr.batches(data, batch_size=10, shuffle=50, seed=1, shard=(index, count)))
+            for index in range(count)
+        ]
+        assert sorted(itertools.chain(*shards)) == list(range(ROWS))
+
+
+def test_a_large_file_is_shared_by_shards(tmp_path: Path) -> None:
+    # 40 MB without a manifest: neither its schema nor its records' places are known.
+    table = pa.table({"n": range(40), "raw": [bytes(1_000_000)] * 40})
+    tfr.write_table(table, tmp_path / "data")
+    (tmp_path / "data" / "_SUCCESS").unlink()
+    shards = [
+        numbers(tfr.batches(tmp_path / "data", batch_size=4, columns=["n"], shard=(index, 3)))
+        for index in range(3)
+    ]
+    assert sorted(itertools.chain(*shards)) == list(range(40))
+    assert min(map(len, shards)) >= 6
+
+
+def test_workers_share_a_shard(data: str) -> None:
+    batches = tfr.batches(data, batch_size=10, shard=(1, 2))
+    shared = [numbers(batches.of_worker(index, 3)) for index in range(3)]
+    assert sorted(itertools.chain(*shared)) == sorted(numbers(batches))
+
+
+def test_batches_pickle(data: str) -> None:
+    batches = tfr.batches(data, batch_size=100, shuffle=100, seed=2)
+    assert numbers(pickle.loads(pickle.dumps(batches))) == numbers(batches)
+
+
+def test_no_rows(tmp_path: Path) -> None:
+    tfr.write_table(TABLE.slice(0, 0), tmp_path / "data")
+    batches = tfr.batches(tmp_path / "data", batch_size=10, shuffle=True)
+    assert (list(batches), len(batches)) == ([], 0)
+
+
+# --- frameworks -----------------------------------------------------------------------------------
+
+
+def test_a_framework_that_is_missing(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "torch", None)
+    with pytest.raises(tfr.MissingDependencyError, match="needs torch; install it"):
+        tfr.batches(data, batch_size=10, framework="torch")
+    with pytest.raises(tfr.MissingDependencyError, match="install torch"):
+        _ = tfr.torch.TFRecordDataset
+
+
+def test_torch(data: str) -> None:
+    torch = pytest.importorskip("torch")
+    (batch,) = tfr.batches(data, batch_size=ROWS, framework="torch")
+    assert batch["n"].dtype == torch.int64
+    assert batch["pair"].shape == (ROWS, 2)
+    assert batch["text"][:2] == ["ä0", "ä1"]
+    assert isinstance(batch["list"].values, torch.Tensor)
+
+
+def test_torch_workers_share_the_rows(data: str) -> None:
+    torch = pytest.importorskip("torch")
+    dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50, seed=1)
+    orders = []
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2)
+        orders.append(numbers(loader))
+        assert sorted(orders[-1]) == list(range(ROWS))
+    assert orders[0] != orders[1]
+    assert numbers(pickle.loads(pickle.dumps(dataset))) == numbers(dataset)
+
+
+def test_jax(data: str) -> None:
+    jax = pytest.importorskip("jax")
+    columns = ["n", "half", "even", "pair", "list"]
+    (batch,) = tfr.batches(data, batch_size=ROWS, columns=columns, framework="jax")
+    assert isinstance(batch["n"], jax.Array)
+    assert batch["n"].tolist() == list(range(ROWS))
+    assert rows_of(batch["list"]) == TABLE["list"].to_pylist()
+    with pytest.raises(tfr.UnsupportedTypeError, match="'text' holds text or bytes"):
+        tfr.batches(data, batch_size=10, framework="jax")
+
+
+def test_jax_changes_no_value_in_silence(tmp_path: Path) -> None:
+    pytest.importorskip("jax")
+    tfr.write_table(pa.table({"x": [2**40]}), tmp_path / "data")
+    with pytest.raises(tfr.UnsupportedTypeError, match="jax_enable_x64"):
+        list(tfr.batches(tmp_path / "data", batch_size=1, framework="jax"))

@@ -1,0 +1,276 @@
+"""Schemas as tf.io's feature specifications, and back.
+
+TensorFlow wants to know of each feature whether it can be missing. A column is never missing if its
+field says so (Arrow's and Spark's nullable flag; in a Dask frame, NumPy's integers and booleans
+hold no null), if the caller says so, or, of a path, if no record lacks it: all of them are looked
+at, because a schema that was recorded or inferred says nothing of nulls.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tfrecord_io.engines.local import read_plan
+from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
+from tfrecord_io.options import RecordType
+from tfrecord_io.read import plan_scan
+from tfrecord_io.schema import (
+    check_writable,
+    is_any_list,
+    is_int64_storage,
+    leaf_type,
+    list_depth,
+    normal_type,
+)
+
+#: What `tf.io.parse_example` takes, or the two that `tf.io.parse_sequence_example` does.
+Spec: TypeAlias = Any
+
+
+def tensorflow() -> Any:
+    """Return TensorFlow.
+
+    Raises
+    ------
+    MissingDependencyError
+        It is not installed.
+    """
+    try:
+        return importlib.import_module("tensorflow")
+    except ImportError as error:
+        raise MissingDependencyError(
+            "tfrecord_io.tf needs TensorFlow; install tensorflow, or tensorflow-cpu"
+        ) from error
+
+
+def feature_spec(
+    schema: Any,
+    *,
+    required: Collection[str] = (),
+    defaults: Mapping[str, Any] | None = None,
+    ragged: bool = True,
+    record_type: RecordType = "Example",
+    storage_options: Mapping[str, Any] | None = None,
+) -> Spec:
+    """Return the specification by which TensorFlow parses the records of a schema.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema, frame, pyspark StructType, str or path-like
+        The columns of the records: an Arrow schema, a Spark or Dask frame that is going to be
+        written, or the path of a data set. Of a path, all records are read to learn which features
+        are missing from some; its partition columns are none of the features.
+    required : collection of str
+        Columns that are known never to be missing.
+    defaults : mapping, optional
+        By column of single values, what stands for a missing one.
+    ragged : bool
+        Whether features of any length become tf.RaggedTensor; else tf.SparseTensor.
+    record_type : {"Example", "SequenceExample"}
+        What the records are.
+    storage_options : mapping, optional
+        For the file system of a path.
+
+    Returns
+    -------
+    dict, or tuple of dict
+        For tf.io.parse_example: tf.io.FixedLenFeature for single values and fixed-size lists that
+        are never missing, and for those with a default; tf.io.RaggedFeature (tf.io.VarLenFeature)
+        for the others. Of a SequenceExample, those of the context and those of the feature lists,
+        in which lists of fixed-size lists are tf.io.FixedLenSequenceFeature.
+
+    Raises
+    ------
+    MissingDependencyError
+        TensorFlow is not installed.
+    OptionError
+        A column that is not there, or a default for lists.
+    UnsupportedTypeError
+        A type that the record type cannot hold, or of which no record has a value.
+    FileNotFoundError, TFRecordError
+        See `tfrecord_io.read_table`.
+
+    Notes
+    -----
+    What a record holds is int64, float32 or bytes, so these are the types that TensorFlow parses,
+    whatever the column's own type.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import tfrecord_io as tfr
+    >>> schema = pa.schema([pa.field("label", pa.int8(), nullable=False), ("text", pa.string())])
+    >>> tfr.tf.feature_spec(schema)  # doctest: +SKIP
+    {'label': FixedLenFeature(shape=[], dtype=tf.int64, default_value=None),
+     'text': RaggedFeature(dtype=tf.string, ...)}
+    """
+    tf = tensorflow()
+    fields = _fields(schema, record_type, storage_options)
+    check_writable(fields, record_type)
+    defaults = dict(defaults or {})
+    for what, names in (("required", required), ("defaults", defaults)):
+        for name in names:
+            if name not in fields.names:
+                raise OptionError(f"{what} names {name!r}; the columns are {fields.names}")
+    context: dict[str, Any] = {}
+    steps: dict[str, Any] = {}
+    for field in fields:
+        is_required = not field.nullable or field.name in required
+        if list_depth(field.type) == 2:
+            steps[field.name] = _steps(tf, field, is_required, ragged=ragged)
+        else:
+            default = defaults.pop(field.name, None)
+            context[field.name] = _feature(tf, field, is_required, default, ragged=ragged)
+    if defaults:
+        raise OptionError(f"defaults names {next(iter(defaults))!r}, a list of lists")
+    return (context, steps) if record_type == "SequenceExample" else context
+
+
+def _feature(tf: Any, field: pa.Field, is_required: bool, default: Any, *, ragged: bool) -> Any:
+    dtype = _dtype(tf, field)
+    t = normal_type(field.type)
+    if default is not None and is_any_list(t):
+        raise OptionError(f"defaults names {field.name!r}, which holds lists")
+    if default is not None:
+        return tf.io.FixedLenFeature([], dtype, default)
+    if is_required and not is_any_list(t):
+        return tf.io.FixedLenFeature([], dtype)
+    if is_required and pat.is_fixed_size_list(t):
+        return tf.io.FixedLenFeature([t.list_size], dtype)
+    return tf.io.RaggedFeature(dtype) if ragged else tf.io.VarLenFeature(dtype)
+
+
+def _steps(tf: Any, field: pa.Field, is_required: bool, *, ragged: bool) -> Any:
+    dtype = _dtype(tf, field)
+    inner = normal_type(field.type).value_type
+    if pat.is_fixed_size_list(inner):
+        return tf.io.FixedLenSequenceFeature([inner.list_size], dtype, not is_required)
+    return tf.io.RaggedFeature(dtype) if ragged else tf.io.VarLenFeature(dtype)
+
+
+def _dtype(tf: Any, field: pa.Field) -> Any:
+    leaf = leaf_type(normal_type(field.type))
+    if pat.is_null(leaf):
+        raise UnsupportedTypeError(
+            f"no record has a value of column {field.name!r}, so its kind is not known: leave it "
+            "out, or cast it to the type that it stands for",
+            feature=field.name,
+        )
+    if is_int64_storage(leaf):
+        return tf.int64
+    return tf.float32 if pat.is_floating(leaf) or pat.is_decimal(leaf) else tf.string
+
+
+# --- where columns come from ----------------------------------------------------------------------
+
+
+def _fields(
+    schema: Any, record_type: RecordType, storage_options: Mapping[str, Any] | None
+) -> pa.Schema:
+    """Return the columns of records, those that are never missing as not nullable."""
+    if isinstance(schema, pa.Schema):
+        return schema
+    if isinstance(schema, str | os.PathLike):
+        return _of_path(schema, record_type, storage_options)
+    package = type(schema).__module__.partition(".")[0]
+    if package == "pyspark":
+        types = importlib.import_module("tfrecord_io.engines.spark.types")
+        found: pa.Schema = types.arrow_schema(getattr(schema, "schema", schema))
+        return found
+    if package == "dask":
+        return _of_dask(schema)
+    raise OptionError(
+        f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema, a path, or a Spark or "
+        "Dask frame"
+    )
+
+
+def _of_path(
+    path: str | os.PathLike[str],
+    record_type: RecordType,
+    storage_options: Mapping[str, Any] | None,
+) -> pa.Schema:
+    plan = plan_scan(path, record_type=record_type, storage_options=storage_options)
+    names = [field.name for field in plan.file_schema]
+    lacking: set[str] = set()
+    for batch in read_plan(plan):
+        lacking.update(name for name in names if batch.column(name).null_count)
+    return pa.schema([f.with_nullable(f.name in lacking) for f in plan.file_schema])
+
+
+def _of_dask(frame: Any) -> pa.Schema:
+    columns = importlib.import_module("tfrecord_io.engines.dask.columns")
+    columns.check_names(frame)
+    types = columns.declared_types(frame, "infer")
+    if None in types.values():
+        seen = columns.look(frame, {})
+        types = {name: seen[name] if t is None else t for name, t in types.items()}
+    dtypes = frame.dtypes
+
+    def is_nullable(name: str) -> bool:
+        return getattr(dtypes[name], "kind", "O") not in "iub" or hasattr(dtypes[name], "na_value")
+
+    return pa.schema([pa.field(name, t, is_nullable(name)) for name, t in types.items()])
+
+
+# --- and back -------------------------------------------------------------------------------------
+
+
+def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
+    """Return the columns that a specification for tf.io.parse_example asks for, and defaults.
+
+    Raises
+    ------
+    OptionError
+        A kind of feature that is none of those that `feature_spec` gives for an Example.
+    """
+    tf = tensorflow()
+    leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
+    fields, defaults = [], {}
+    for name, feature in features.items():
+        leaf = leaves.get(feature.dtype) if hasattr(feature, "dtype") else None
+        is_fixed = isinstance(feature, tf.io.FixedLenFeature)
+        is_any_length = isinstance(feature, tf.io.VarLenFeature | tf.io.RaggedFeature)
+        is_own = not getattr(feature, "partitions", ()) and (
+            getattr(feature, "value_key", None) in (None, name)
+        )
+        if leaf is None or not (is_fixed or is_any_length) or not is_own:
+            raise OptionError(
+                f"features has {feature!r} for {name!r}; it must be a FixedLenFeature, a "
+                "VarLenFeature or a RaggedFeature of its own values, of int64, float32 or string"
+            )
+        if is_any_length:
+            fields.append(pa.field(name, pa.list_(leaf)))
+            continue
+        shape = tf.TensorShape(feature.shape)
+        if shape.rank == 0:
+            fields.append(pa.field(name, leaf))
+            if feature.default_value is not None:
+                defaults[name] = feature.default_value
+        elif shape.is_fully_defined() and feature.default_value is None:
+            fields.append(pa.field(name, pa.list_(leaf, math.prod(shape))))
+        else:
+            raise OptionError(
+                f"features has {feature!r} for {name!r}; its shape must be known, and only single "
+                "values have defaults"
+            )
+    return pa.schema(fields), defaults
+
+
+def conformed(tensor: Any, feature: Any) -> Any:
+    """Return a dense or ragged tensor of a column as the specification wants it."""
+    tf = tensorflow()
+    if isinstance(feature, tf.io.VarLenFeature):
+        return tensor.to_sparse()
+    if isinstance(feature, tf.io.FixedLenFeature):
+        shape = tf.TensorShape(feature.shape)
+        if shape.rank and shape.rank > 1:
+            return tf.reshape(tensor, [-1, *shape])
+    return tensor
