@@ -1,12 +1,14 @@
-"""What all tests may ask for: each codec, each kind of store."""
+"""What all tests may ask for: each codec, each kind of store, TensorFlow."""
 
 from __future__ import annotations
 
 import os
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -51,6 +53,21 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         if request.param == "hdfs":
             fsspec.core.url_to_fs(url)[0].mkdir(f"/{name}")
         yield Server(url=url, storage_options=server.storage_options)
+
+
+@pytest.fixture(scope="session")
+def tf() -> Any:
+    """TensorFlow: only tests that ask for it pay for the seconds that importing it takes."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tensorflow
+        from tensorflow import keras
+
+        # Loaded on demand, with warnings of its own.
+        _ = keras.layers
+    return tensorflow
 
 
 def _session_server(

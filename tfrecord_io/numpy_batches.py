@@ -273,7 +273,6 @@ def batches(
         on_corrupt=on_corrupt,
         storage_options=storage_options,
         threads=threads,
-        may_split=framework == "torch",
     )
     found = tensor_columns(stream.plan.schema, defaults)
     if framework != "numpy":

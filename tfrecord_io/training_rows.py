@@ -112,7 +112,6 @@ def plan_rows(
     on_corrupt: OnCorrupt,
     storage_options: Mapping[str, Any] | None,
     threads: int | None,
-    may_split: bool = False,
 ) -> RowStream:
     """Plan what `tfrecord_io.batches` and its siblings read; see there for the arguments.
 
@@ -122,8 +121,6 @@ def plan_rows(
         See `tfrecord_io.batches`.
     schema, filters, record_type, compression, on_corrupt, storage_options, threads
         See `tfrecord_io.batches`.
-    may_split : bool
-        Whether the stream may be shared between workers later.
 
     Returns
     -------
@@ -139,7 +136,6 @@ def plan_rows(
         seed = int.from_bytes(os.urandom(6), "little")
     elif not isinstance(seed, int) or seed < 0:
         raise OptionError(f"seed is {seed!r}; it must be a whole number of 0 or more")
-    in_pieces = bool(shuffled_rows) or count > 1 or may_split
     plan = plan_scan(
         path,
         columns=columns,
@@ -150,8 +146,9 @@ def plan_rows(
         on_corrupt=on_corrupt,
         storage_options=storage_options,
         threads=threads,
-        task_bytes=SPLIT_BYTES if in_pieces else None,
-        cut_unmarked=in_pieces,
+        # For shuffling and sharding, and so that rows are counted while files are looked at.
+        task_bytes=SPLIT_BYTES,
+        cut_unmarked=True,
     )
     return RowStream(
         plan=plan,

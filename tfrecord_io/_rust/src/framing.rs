@@ -212,13 +212,13 @@ pub fn payloads<'a>(
     let mut found = Vec::new();
     loop {
         let next = cursor.next_length(data, pos).and_then(|length| {
-            length.map(|length| cursor.payload(data, pos, length)).transpose()
+            length.map(|n| cursor.check_payload(data, pos, n).map(|()| n)).transpose()
         });
         match next {
-            Ok(Some(payload)) => {
-                found.push(payload);
-                cursor.advance(payload.len());
-                pos += payload.len() + OVERHEAD;
+            Ok(Some(length)) => {
+                found.push(&data[pos + HEADER..pos + HEADER + length]);
+                cursor.advance(length);
+                pos += length + OVERHEAD;
             }
             Err(fault) if found.is_empty() => return Err(fault),
             Ok(None) | Err(_) => return Ok((pos - start, found)),

@@ -1,0 +1,190 @@
+"""Records and messages: what TensorFlow writes we read, and the reverse, in one process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tfrecord_io as tfr
+from tfrecord_io.codec.reference import frame
+
+RECORDS = [b"", b"one", bytes(range(256)) * 300, b"four"] * 200
+
+
+def write(writer: Any, records: list[bytes] = RECORDS) -> None:
+    with writer:
+        for record in records:
+            writer.write(record)
+
+
+@pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
+def test_files_of_records(tf: Any, tmp_path: Path, compression: str | None) -> None:
+    ours, theirs = str(tmp_path / "ours"), str(tmp_path / "theirs")
+    write(tfr.TFRecordWriter(ours, compression))
+    write(tf.io.TFRecordWriter(theirs, compression))
+    dataset = tf.data.TFRecordDataset(ours, compression_type=compression or "")
+    assert list(dataset.as_numpy_iterator()) == RECORDS
+    assert list(tfr.TFRecordReader(theirs)) == RECORDS
+    assert tfr.TFRecordReader(theirs, compression)[-2] == RECORDS[-2]
+    if not compression:
+        assert Path(ours).read_bytes() == Path(theirs).read_bytes()
+
+
+def test_options_are_the_same(tf: Any, tmp_path: Path) -> None:
+    names = tfr.TFRecordOptions.__init__.__code__.co_varnames
+    theirs = tf.io.TFRecordOptions.__init__.__code__.co_varnames
+    count = tf.io.TFRecordOptions.__init__.__code__.co_argcount
+    assert names[:count] == theirs[:count]
+    kinds = tf.compat.v1.python_io.TFRecordCompressionType
+    for name in ("NONE", "ZLIB", "GZIP"):
+        number = getattr(kinds, name)
+        assert getattr(tfr.python_io.TFRecordCompressionType, name) == number
+        for options in (tfr.TFRecordOptions, tf.io.TFRecordOptions):
+            assert options.get_compression_type_string(number) == name.replace("NONE", "")
+    arguments = {"compression_level": 1, "mem_level": 9, "window_bits": 31}
+    for module, path in ((tfr, tmp_path / "ours"), (tf.io, tmp_path / "theirs")):
+        options = module.TFRecordOptions("GZIP", **arguments)
+        write(module.TFRecordWriter(str(path), options))
+        assert list(tfr.TFRecordReader(path)) == RECORDS
+
+
+def test_what_is_there_after_a_flush(tf: Any, tmp_path: Path) -> None:
+    for module, name in ((tfr, "ours"), (tf.io, "theirs")):
+        writer = module.TFRecordWriter(str(tmp_path / name))
+        writer.write(b"one")
+        writer.flush()
+        assert (tmp_path / name).read_bytes() == frame(b"one")
+        writer.write(b"two")
+        del writer
+        assert list(tfr.TFRecordReader(tmp_path / name)) == [b"one", b"two"]
+
+
+def test_errors_are_tensorflows_too(tf: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    writer = tfr.TFRecordWriter(path)
+    writer.close()
+    theirs = tf.io.TFRecordWriter(str(tmp_path / "b"))
+    theirs.close()
+    for one in (writer, theirs):
+        for act in (lambda one=one: one.write(b"x"), one.flush):
+            with pytest.raises(tf.errors.FailedPreconditionError, match="Writer is closed"):
+                act()
+    path.write_bytes(b"no records at all, but text")
+    with pytest.raises(tf.errors.DataLossError, match="damaged here, or are not TFRecord") as data:
+        list(tfr.TFRecordReader(path))
+    assert isinstance(data.value, tfr.ChecksumError)
+    assert data.value.offset == 0
+    assert data.value.error_code == tf.errors.DATA_LOSS
+    assert data.value.message == str(data.value)
+    again = pickle.loads(pickle.dumps(data.value))
+    assert (type(again), str(again)) == (tfr.ChecksumError, str(data.value))
+    with pytest.raises(tf.errors.DataLossError, match="byte offset 0"):
+        tfr.TFRecordReader(path)[0]
+    for act in (
+        lambda: tfr.TFRecordReader(tmp_path / "none"),
+        lambda: tfr.TFRecordWriter(tmp_path / "none" / "a"),
+        lambda: tf.io.TFRecordWriter(str(tmp_path / "none" / "a")),
+    ):
+        with pytest.raises(tf.errors.NotFoundError, match="No such file or directory"):
+            act()
+    with pytest.raises(FileNotFoundError) as missing:
+        tfr.TFRecordReader(tmp_path / "none")
+    assert missing.value.filename == str(tmp_path / "none")
+    assert isinstance(pickle.loads(pickle.dumps(missing.value)), FileNotFoundError)
+    with pytest.raises(tf.errors.FailedPreconditionError, match="Is a directory"):
+        tfr.TFRecordWriter(tmp_path)
+    for module in (tfr, tf.io):
+        with pytest.raises(ValueError, match="Not a valid compression_type"):
+            module.TFRecordOptions("gzip")
+        with pytest.raises(TypeError):
+            module.TFRecordWriter(str(path)).write(None)
+
+
+def test_the_random_reader_ends_alike(tf: Any, tmp_path: Path) -> None:
+    from tensorflow.python.lib.io import tf_record
+
+    write(tfr.TFRecordWriter(tmp_path / "a"))
+    theirs = tf_record.tf_record_random_reader(str(tmp_path / "a"))
+    ours = tfr.TFRecordReader(tmp_path / "a")
+    offset = 0
+    for _ in range(5):
+        record, end = ours.read(offset)
+        assert (record, end) == theirs.read(offset)
+        offset = end
+    for reader in (ours, theirs):
+        with pytest.raises(IndexError):
+            reader.read(10**9)
+
+
+# --- messages -------------------------------------------------------------------------------------
+
+
+def an_example(train: Any) -> Any:
+    return train.Example(
+        features=train.Features(
+            feature={
+                "a": train.Feature(int64_list=train.Int64List(value=[1, -2])),
+                "b": train.Feature(float_list=train.FloatList(value=[0.5])),
+                "c": train.Feature(bytes_list=train.BytesList(value=[b"\xff"])),
+                "d": train.Feature(),
+            }
+        )
+    )
+
+
+def a_sequence(train: Any) -> Any:
+    steps = [train.Feature(float_list=train.FloatList(value=[n, n])) for n in range(3)]
+    return train.SequenceExample(
+        context=an_example(train).features,
+        feature_lists=train.FeatureLists(feature_list={"s": train.FeatureList(feature=steps)}),
+    )
+
+
+@pytest.mark.parametrize("make", [an_example, a_sequence])
+def test_messages_are_the_same_on_the_wire(tf: Any, make: Any) -> None:
+    from google.protobuf import json_format, text_format
+
+    ours, theirs = make(tfr.train), make(tf.train)
+    assert type(ours) is not type(theirs)
+    data = ours.SerializeToString(deterministic=True)
+    assert data == theirs.SerializeToString(deterministic=True)
+    assert type(theirs).FromString(data) == theirs
+    assert type(ours).FromString(theirs.SerializeToString()) == ours
+    for module in (json_format, text_format):
+        show = module.MessageToJson if module is json_format else module.MessageToString
+        assert module.Parse(show(theirs), type(ours)()) == ours
+        assert module.Parse(show(ours), type(theirs)()) == theirs
+    for name in tfr.train.__all__:
+        mine, other = getattr(tfr.train, name).DESCRIPTOR, getattr(tf.train, name).DESCRIPTOR
+        assert {(f.name, f.number, f.type) for f in mine.fields} == {
+            (f.name, f.number, f.type) for f in other.fields
+        }
+
+
+@pytest.mark.parametrize(
+    "imports",
+    [
+        "import tensorflow as tf; import tfrecord_io as tfr; tfr.train.Example",
+        "import tfrecord_io as tfr; tfr.train.Example; import tensorflow as tf",
+    ],
+)
+def test_one_process_takes_both_in_any_order(imports: str) -> None:
+    code = (
+        f"{imports}\n"
+        "example = tfr.train.Example()\n"
+        "example.features.feature['x'].int64_list.value.append(7)\n"
+        "data = example.SerializeToString()\n"
+        "print(tf.train.Example.FromString(data).features.feature['x'].int64_list.value)\n"
+        "print(tf.io.parse_single_example(data, {'x': tf.io.FixedLenFeature([], tf.int64)})['x'])"
+    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert done.stdout.splitlines() == ["[7]", "tf.Tensor(7, shape=(), dtype=int64)"]

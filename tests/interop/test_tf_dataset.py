@@ -1,0 +1,365 @@
+"""`tfr.tf`: specifications and datasets. The oracle is parse_example on the same files."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+
+ROWS = 500
+TABLE = pa.table(
+    {
+        "n": pa.array(range(ROWS)),
+        "m": pa.array([n * 3 for n in range(ROWS)]),
+        "half": pa.array([n / 2 for n in range(ROWS)], pa.float32()),
+        "text": pa.array([f"ä{n}" for n in range(ROWS)]),
+        "long": pa.array(["x" * (n % 70) for n in range(ROWS)]),
+        "raw": pa.array([bytes([n % 256]) for n in range(ROWS)]),
+        "pair": pa.array([[n, -n] for n in range(ROWS)], pa.list_(pa.int64(), 2)),
+        "words2": pa.array([[f"a{n}", "b"] for n in range(ROWS)], pa.list_(pa.string(), 2)),
+        "list": pa.array([list(range(n % 4)) for n in range(ROWS)]),
+        "floats": pa.array([[0.5] * (n % 3) for n in range(ROWS)], pa.list_(pa.float32())),
+        "words": pa.array([["w"] * (n % 3) for n in range(ROWS)]),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target: Path = tmp_path_factory.mktemp("dataset") / "data"
+    tfr.write_table(TABLE, target, rows_per_task=130)
+    return target
+
+
+def listed(value: Any) -> Any:
+    return value.to_list() if hasattr(value, "to_list") else value.numpy().tolist()
+
+
+def encoded(rows: list[Any]) -> list[Any]:
+    """Text as the bytes that TensorFlow has of it."""
+    return [
+        row.encode() if isinstance(row, str) else encoded(row) if isinstance(row, list) else row
+        for row in rows
+    ]
+
+
+def parsed(tf: Any, data: Path, batch_size: int) -> list[Any]:
+    """What TensorFlow itself makes of the files."""
+    files = sorted(map(str, data.glob("part-*")))
+    spec = tfr.tf.feature_spec(data)
+    records = tf.data.TFRecordDataset(files).batch(batch_size)
+    return list(records.map(lambda batch: tf.io.parse_example(batch, spec)))
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 130, 1000])
+def test_batches_are_those_of_parse_example(tf: Any, data: Path, batch_size: int) -> None:
+    ours = list(tfr.tf.dataset(data, batch_size=batch_size))
+    theirs = parsed(tf, data, batch_size)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert list(mine) == TABLE.column_names
+        assert {name: listed(mine[name]) for name in mine} == {
+            name: listed(other[name]) for name in other
+        }
+        assert {name: mine[name].dtype for name in mine} == {n: other[n].dtype for n in other}
+
+
+def test_the_element_spec_is_what_comes(tf: Any, data: Path) -> None:
+    spec = tfr.tf.dataset(data, batch_size=8).element_spec
+    assert spec["n"] == tf.TensorSpec([None], tf.int64)
+    assert spec["text"] == tf.TensorSpec([None], tf.string)
+    assert spec["pair"] == tf.TensorSpec([None, 2], tf.int64)
+    assert spec["words2"] == tf.TensorSpec([None, 2], tf.string)
+    assert spec["list"].dtype == tf.int64
+    assert spec["list"].ragged_rank == 1
+    dataset = tfr.tf.dataset(data, batch_size=8, drop_remainder=True)
+    assert dataset.element_spec["n"].shape == [8]
+    assert dataset.element_spec["text"].shape == [8]
+    assert dataset.element_spec["pair"].shape == [8, 2]
+    for batch in dataset:
+        assert all(spec.is_compatible_with(batch[n]) for n, spec in dataset.element_spec.items())
+
+
+def test_cardinality(tf: Any, data: Path) -> None:
+    assert int(tfr.tf.dataset(data, batch_size=8).cardinality()) == 63
+    assert int(tfr.tf.dataset(data, batch_size=8, drop_remainder=True).cardinality()) == 62
+    filtered = tfr.tf.dataset(data, batch_size=8, filters=[("n", "<", 20)])
+    assert int(filtered.cardinality()) == tf.data.UNKNOWN_CARDINALITY
+    assert len(list(filtered)) == 3
+
+
+def test_every_type(tf: Any, tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "bool": [True, False],
+            **{f"i{n}": pa.array([-1, 5], f"int{n}") for n in (8, 16, 32, 64)},
+            **{f"u{n}": pa.array([1, 2 ** min(n - 1, 62)], f"uint{n}") for n in (8, 16, 32, 64)},
+            "f16": pa.array([0.5, -1.0], pa.float16()),
+            "f64": pa.array([0.5, -1.0], pa.float64()),
+            "day": [datetime.date(1970, 1, 2)] * 2,
+            "price": [decimal.Decimal("1.5")] * 2,
+            "code": pa.array(["a", "b"]).dictionary_encode(),
+            "u32 list": pa.array([[2**31], []], pa.list_(pa.uint32())),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data")
+    (batch,) = tfr.tf.dataset(tmp_path / "data", batch_size=2, schema=table.schema)
+    assert {name: batch[name].dtype for name in batch} == {
+        "bool": tf.bool,
+        "i8": tf.int8,
+        "i16": tf.int16,
+        "i32": tf.int32,
+        "i64": tf.int64,
+        "u8": tf.uint8,
+        "u16": tf.uint16,
+        "u32": tf.uint32,
+        "u64": tf.uint64,
+        "f16": tf.float16,
+        "f64": tf.float64,
+        "day": tf.int32,
+        "price": tf.float64,
+        "code": tf.string,
+        "u32 list": tf.uint32,
+    }
+    values = {name: listed(batch[name]) for name in batch}
+    assert values.pop("day") == [1, 1]
+    assert values.pop("price") == [1.5, 1.5]
+    assert values.pop("code") == [b"a", b"b"]
+    assert values == {name: table[name].to_pylist() for name in values}
+
+
+def test_sequences(tf: Any, tmp_path: Path) -> None:
+    steps = [[[1.0, 2.0], []], [], None, [[3.0]]]
+    words = [[["a"], ["b", "c"]], [[]], [], None]
+    table = pa.table(
+        {
+            "id": range(4),
+            "steps": pa.array(steps, pa.list_(pa.list_(pa.float32()))),
+            "words": pa.array(words, pa.list_(pa.list_(pa.string()))),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    batches = list(tfr.tf.dataset(tmp_path / "data", batch_size=3, record_type="SequenceExample"))
+    assert [listed(batch["steps"]) for batch in batches] == [[[[1.0, 2.0], []], [], []], [[[3.0]]]]
+    assert [listed(batch["words"]) for batch in batches] == [
+        [[[b"a"], [b"b", b"c"]], [[]], []],
+        [[]],
+    ]
+    assert batches[0]["steps"].ragged_rank == 2
+
+
+def test_labels_columns_and_partitions(tf: Any, tmp_path: Path) -> None:
+    table = pa.table({"x": range(6), "y": range(6), "part": ["a", "b"] * 3})
+    tfr.write_table(table, tmp_path / "data", partition_by="part")
+    ((features, label),) = tfr.tf.dataset(
+        tmp_path / "data", batch_size=10, columns=["part"], label="x"
+    )
+    assert list(features) == ["part"]
+    assert listed(features["part"]) == [b"a"] * 3 + [b"b"] * 3
+    assert listed(label) == [0, 2, 4, 1, 3, 5]
+    ((features, _),) = tfr.tf.dataset(tmp_path / "data", batch_size=10, label="x")
+    assert list(features) == ["y", "part"]
+
+
+def test_shuffling_and_sharding(tf: Any, data: Path) -> None:
+    def order(dataset: Any) -> list[int]:
+        return [n for batch in dataset for n in listed(batch["n"])]
+
+    def make(**options: Any) -> Any:
+        return tfr.tf.dataset(data, batch_size=32, columns=["n"], shuffle=True, **options)
+
+    dataset = make(seed=7)
+    first, second = order(dataset), order(dataset)
+    assert sorted(first) == sorted(second) == list(range(ROWS))
+    assert first != second
+    assert order(make(seed=7)) == first
+    assert order(make(seed=7).repeat(2)) == first + second
+    shards = [order(make(shard=(index, 2), seed=7)) for index in range(2)]
+    assert sorted(shards[0] + shards[1]) == list(range(ROWS))
+
+
+def test_nulls(tf: Any, tmp_path: Path) -> None:
+    table = pa.table({"x": [1, None], "word": [None, "b"], "list": [None, [1]]})
+    tfr.write_table(table, tmp_path / "data")
+    defaults = {"x": -1, "word": "?"}
+    (batch,) = tfr.tf.dataset(tmp_path / "data", batch_size=2, defaults=defaults)
+    assert {name: listed(batch[name]) for name in batch} == {
+        "x": [1, -1],
+        "word": [b"?", b"b"],
+        "list": [[], [1]],
+    }
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"no value of column 'x'.*defaults"):
+        list(tfr.tf.dataset(tmp_path / "data", batch_size=2))
+
+
+def test_errors_while_reading(tf: Any, tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with tfr.TFRecordWriter(path) as writer:
+        writer.write(b"no message")
+    schema = pa.schema([("x", pa.int64())])
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"not a valid.*record 0"):
+        list(tfr.tf.dataset(path, batch_size=2, schema=schema))
+    with pytest.raises(tf.errors.NotFoundError):
+        tfr.tf.dataset(tmp_path / "none", batch_size=2)
+    with pytest.raises(FileNotFoundError):
+        tfr.tf.dataset(tmp_path / "none", batch_size=2)
+
+
+# --- specifications -------------------------------------------------------------------------------
+
+
+def test_spec_of_an_arrow_schema(tf: Any) -> None:
+    schema = pa.schema(
+        [
+            pa.field("label", pa.int8(), nullable=False),
+            pa.field("price", pa.decimal128(9, 2), nullable=False),
+            pa.field("pair", pa.list_(pa.float64(), 2), nullable=False),
+            pa.field("text", pa.large_string()),
+            pa.field("count", pa.int64()),
+            pa.field("day", pa.date32()),
+            pa.field("list", pa.list_(pa.binary()), nullable=False),
+        ]
+    )
+    io = tf.io
+    expected = {
+        "label": io.FixedLenFeature([], tf.int64),
+        "price": io.FixedLenFeature([], tf.float32),
+        "pair": io.FixedLenFeature([2], tf.float32),
+        "text": io.RaggedFeature(tf.string),
+        "count": io.FixedLenFeature([], tf.int64, -1),
+        "day": io.FixedLenFeature([], tf.int64),
+        "list": io.RaggedFeature(tf.string),
+    }
+    arguments: dict[str, Any] = {"required": ["day"], "defaults": {"count": -1}}
+    assert tfr.tf.feature_spec(schema, **arguments) == expected
+    spec = tfr.tf.feature_spec(schema, ragged=False, **arguments)
+    assert spec == expected | {
+        "text": io.VarLenFeature(tf.string),
+        "list": io.VarLenFeature(tf.string),
+    }
+
+
+def test_spec_of_a_sequence(tf: Any) -> None:
+    io = tf.io
+    schema = pa.schema(
+        [
+            pa.field("id", pa.int64(), nullable=False),
+            pa.field("steps", pa.list_(pa.list_(pa.float32(), 8)), nullable=False),
+            pa.field("maybe", pa.list_(pa.list_(pa.float32(), 8))),
+            pa.field("words", pa.list_(pa.list_(pa.string()))),
+        ]
+    )
+    context, steps = tfr.tf.feature_spec(schema, record_type="SequenceExample")
+    assert context == {"id": io.FixedLenFeature([], tf.int64)}
+    assert steps == {
+        "steps": io.FixedLenSequenceFeature([8], tf.float32),
+        "maybe": io.FixedLenSequenceFeature([8], tf.float32, allow_missing=True),
+        "words": io.RaggedFeature(tf.string),
+    }
+    with pytest.raises(tfr.UnsupportedTypeError, match="SequenceExample"):
+        tfr.tf.feature_spec(schema)
+
+
+def test_spec_of_a_path_looks_at_every_record(tf: Any, tmp_path: Path) -> None:
+    table = pa.table({"full": [1, 2], "holes": [1, None], "p": ["a", "b"]})
+    tfr.write_table(table, tmp_path / "data", partition_by="p")
+    assert tfr.tf.feature_spec(tmp_path / "data") == {
+        "full": tf.io.FixedLenFeature([], tf.int64),
+        "holes": tf.io.RaggedFeature(tf.int64),
+    }
+
+
+def test_spec_of_a_dask_frame(tf: Any) -> None:
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame(
+        {
+            "n": [1, 2],
+            "ok": [True, False],
+            "x": [0.5, 1.0],
+            "text": ["a", "b"],
+            "maybe": pd.array([1, None], dtype="Int64"),
+        }
+    )
+    assert tfr.tf.feature_spec(dd.from_pandas(frame, npartitions=1)) == {
+        "n": tf.io.FixedLenFeature([], tf.int64),
+        "ok": tf.io.FixedLenFeature([], tf.int64),
+        "x": tf.io.RaggedFeature(tf.float32),
+        "text": tf.io.RaggedFeature(tf.string),
+        "maybe": tf.io.RaggedFeature(tf.int64),
+    }
+
+
+def test_spec_of_spark_types(tf: Any) -> None:
+    from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
+
+    struct = StructType(
+        [
+            StructField("n", LongType(), nullable=False),
+            StructField("text", StringType(), nullable=True),
+            StructField("list", ArrayType(LongType()), nullable=False),
+        ]
+    )
+    assert tfr.tf.feature_spec(struct) == {
+        "n": tf.io.FixedLenFeature([], tf.int64),
+        "text": tf.io.RaggedFeature(tf.string),
+        "list": tf.io.RaggedFeature(tf.int64),
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"required": ["none"]}, "required names 'none'"),
+        ({"defaults": {"none": 1}}, "defaults names 'none'"),
+        ({"defaults": {"list": 1}}, "'list', which holds lists"),
+    ],
+)
+def test_bad_arguments_of_specs(tf: Any, options: dict[str, Any], what: str) -> None:
+    schema = pa.schema([("x", pa.int64()), ("list", pa.list_(pa.int64()))])
+    with pytest.raises(tfr.OptionError, match=what):
+        tfr.tf.feature_spec(schema, **options)
+    with pytest.raises(tfr.OptionError, match="schema is a int"):
+        tfr.tf.feature_spec(3)
+    with pytest.raises(tfr.UnsupportedTypeError, match="no record has a value of column 'x'"):
+        tfr.tf.feature_spec(pa.schema([("x", pa.null())]))
+
+
+def test_a_dataset_by_a_specification(tf: Any, data: Path) -> None:
+    features = {
+        "n": tf.io.FixedLenFeature([], tf.int64),
+        "pair": tf.io.FixedLenFeature([2, 1], tf.int64),
+        "list": tf.io.VarLenFeature(tf.int64),
+        "words": tf.io.RaggedFeature(tf.string),
+        "none": tf.io.FixedLenFeature([], tf.float32, 0.5),
+    }
+    files = sorted(map(str, data.glob("part-*")))
+    records = tf.data.TFRecordDataset(files).batch(50)
+    theirs = records.map(lambda batch: tf.io.parse_example(batch, features))
+    ours = tfr.tf.dataset(data, batch_size=50, features=features)
+    for mine, other in zip(ours, theirs, strict=True):
+        for name in features:
+            one, two = mine[name], other[name]
+            if isinstance(two, tf.SparseTensor):
+                one, two = tf.sparse.to_dense(one), tf.sparse.to_dense(two)
+            assert listed(one) == listed(two), name
+
+
+def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
+    for kind, column in ((tf.float32, "n"), (tf.int64, "text"), (tf.string, "half")):
+        features = {column: tf.io.FixedLenFeature([], kind)}
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"'{column}'"):
+            list(tfr.tf.dataset(data, batch_size=10, features=features))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'list'"):
+        features = {"list": tf.io.FixedLenFeature([1], tf.int64)}
+        list(tfr.tf.dataset(data, batch_size=10, features=features))
+    with pytest.raises(tfr.OptionError, match=r"SparseFeature.*must be a FixedLenFeature"):
+        sparse = tf.io.SparseFeature("i", "v", tf.int64, 9)
+        tfr.tf.dataset(data, batch_size=10, features={"x": sparse})
