@@ -40,6 +40,7 @@ from tfrecord_io.errors import (
     TruncatedRecordError,
     UnsupportedTypeError,
 )
+from tfrecord_io.index_files import IndexResult, write_index
 from tfrecord_io.options import Limits
 from tfrecord_io.plan import CleanResult, WriteResult
 from tfrecord_io.record_options import TFRecordOptions
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
     from tfrecord_io import io, python_io, tf, torch, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
-    from tfrecord_io.statistics import compute_statistics
     from tfrecord_io.numpy_batches import Batches, Ragged, batches
+    from tfrecord_io.statistics import compute_statistics
 
 __version__ = "0.1.0"
 
@@ -73,6 +74,7 @@ __all__ = [
     "DatasetExistsError",
     "DecodeError",
     "EncodeError",
+    "IndexResult",
     "InferenceError",
     "InferenceWarning",
     "LayoutError",
@@ -109,6 +111,7 @@ __all__ = [
     "to_tfrecord",
     "torch",
     "train",
+    "write_index",
     "write_table",
 ]
 

@@ -16,12 +16,12 @@ from types import TracebackType
 from typing import Any, overload
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.compression import HEAD_BYTES, detect
 from tfrecord_io.errors import ClosedError, TFRecordError, TruncatedRecordError
-from tfrecord_io.frames import FrameCounter, PayloadCursor, walk
+from tfrecord_io.frames import PayloadCursor, walk
+from tfrecord_io.index_files import read_index, record_starts
 from tfrecord_io.options import Limits
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.ranges import Fetch
@@ -47,8 +47,10 @@ class TFRecordReader(Sequence[bytes]):
     options : TFRecordOptions, str, int or None
         See `TFRecordOptions`. Without a compression the file is looked at, and any that this
         package knows is read; ``""`` is a plain file.
+    index : str or path-like, optional
+        An index file of it (`tfrecord_io.write_index`), which saves hopping over a plain file.
     storage_options : mapping, optional
-        For the fsspec file system.
+        For the fsspec file systems of both.
     limits : Limits, optional
         What the file may demand before it is refused.
 
@@ -56,6 +58,8 @@ class TFRecordReader(Sequence[bytes]):
     ------
     OptionError
         No such compression.
+    CorruptDataError
+        The index is that of another file, or none.
     FileNotFoundError, PermissionError, IsADirectoryError
         The file cannot be read.
 
@@ -81,6 +85,7 @@ class TFRecordReader(Sequence[bytes]):
         path: str | bytes | os.PathLike[str],
         options: Any = None,
         *,
+        index: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
     ) -> None:
@@ -93,6 +98,7 @@ class TFRecordReader(Sequence[bytes]):
         )
         self._codec = get_codec()
         self._starts: array[int] | None = None
+        self._index = index
         self._access: _Access | None = None
         self._is_closed = False
         with as_tensorflow():
@@ -105,6 +111,9 @@ class TFRecordReader(Sequence[bytes]):
             size=info.size,
             version=info.version,
         )
+        if index is not None:
+            with as_tensorflow():
+                self._starts = read_index(index, self._file, storage_options)
 
     def __iter__(self) -> Iterator[bytes]:
         self._check_open()
@@ -187,8 +196,12 @@ class TFRecordReader(Sequence[bytes]):
             self._let_go()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        arguments = (self._path, self._record_options, self._storage_options, self._options.limits)
-        return _reopened, arguments
+        how = {
+            "index": self._index,
+            "storage_options": self._storage_options,
+            "limits": self._options.limits,
+        }
+        return _reopened, (self._path, self._record_options, how)
 
     def _record(self, offset: int, size: int | None, *, record: int | None = None) -> bytes:
         """Return the payload of the frame at an offset, of which the size may be known."""
@@ -222,24 +235,8 @@ class TFRecordReader(Sequence[bytes]):
         """Return where each record starts, and at last where the last one ends."""
         self._check_open()
         if self._starts is None:
-            starts = array("Q", [0])
-            counter = FrameCounter(self._codec, self._options.limits)
-
-            def hop(data: pa.Buffer, start: int) -> None:
-                begin = counter.offset
-                counter.hop(data, start)
-                sizes = pc.add(counter.lengths, pa.scalar(_OVERHEAD_BYTES, pa.uint64()))
-                ends = pc.cumulative_sum(sizes, start=begin)
-                starts.frombytes(memoryview(ends.buffers()[1])[: 8 * len(ends)])
-
             with as_tensorflow():
-                try:
-                    with self._opened() as opened:
-                        for _ in walk(opened.source, counter, hop):
-                            pass
-                except TFRecordError as error:
-                    raise self._placed(error) from error.__cause__
-            self._starts = starts
+                self._starts = record_starts(self._storage, self._file, self._options, self._codec)
         return self._starts
 
     def _opened(self) -> OpenFile:
@@ -270,9 +267,9 @@ class TFRecordReader(Sequence[bytes]):
 
 
 def _reopened(
-    path: str, options: TFRecordOptions, storage_options: Mapping[str, Any], limits: Limits
+    path: str | os.PathLike[str], options: TFRecordOptions, how: dict[str, Any]
 ) -> TFRecordReader:
-    return TFRecordReader(path, options, storage_options=storage_options, limits=limits)
+    return TFRecordReader(path, options, **how)
 
 
 def tf_record_iterator(

@@ -22,6 +22,7 @@ from tfrecord_io.cli.values import json_line, json_lines
 from tfrecord_io.cli.verbs import Program, write
 from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
+from tfrecord_io.index_files import write_index
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
@@ -224,6 +225,28 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
         write(json_line(found.to_json()))
     else:
         console.print(statistics_table(found, console.width))
+
+
+@program.command()
+@click.argument("source", nargs=-1, required=True)
+@click.argument("target")
+@arguments.limits
+@arguments.storage_options
+@arguments.target_storage_options
+@arguments.threads
+@arguments.as_json
+def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> None:
+    """Write index files, as DALI and the tfrecord package read them.
+
+    TARGET is an index file if SOURCE is one file, else a folder for an index of each file.
+    """
+    result = write_index(source[0] if len(source) == 1 else list(source), target, **how)
+    console = Console(highlight=False, soft_wrap=True)
+    if is_json or not console.is_terminal:
+        write(json_line(dataclasses.asdict(result)))
+        return
+    files = "1 file" if result.files == 1 else f"{result.files:,} files"
+    console.print(f"{result.records:,} records of {files}")
 
 
 @program.command()

@@ -1,0 +1,264 @@
+"""Index files: where each record of a plain file starts, and how long its frame is, as text.
+
+The form is that of DALI's and the tfrecord package's ``tfrecord2idx``: a line for each record, with
+its offset in the file and the size of its whole frame, header and CRCs included, in decimal::
+
+    0 116
+    116 98
+
+DALI wants one for each file to divide it between workers; here they save the one hop over a file
+that random access needs. An index is only good for its own file, so its records have to lie one
+behind the other, and to end where the file ends.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from array import array
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tfrecord_io.codec import get_codec
+from tfrecord_io.codec.base import Codec
+from tfrecord_io.errors import CorruptDataError, OptionError, TFRecordError
+from tfrecord_io.frames import FrameCounter, walk
+from tfrecord_io.options import Limits
+from tfrecord_io.parallel import thread_count
+from tfrecord_io.plan import ScanFile, ScanOptions
+from tfrecord_io.read import Paths, plan_files
+from tfrecord_io.source import OpenFile
+from tfrecord_io.storage import Storage, open_storage
+
+_OVERHEAD_BYTES = 16
+
+#: What the name of an index ends in, behind that of its file.
+SUFFIX = ".idx"
+
+#: An index of so many bytes is refused: it would describe more than a billion records.
+_MOST_BYTES = 2**34
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexResult:
+    """What `write_index` wrote.
+
+    Attributes
+    ----------
+    files, records : int
+        Index files, and the records that they describe.
+    """
+
+    files: int
+    records: int
+
+
+def record_starts(
+    storage: Storage, file: ScanFile, options: ScanOptions, codec: Codec
+) -> array[int]:
+    """Return where each record of a file starts, and at last where the last one ends.
+
+    Offsets are those in the decompressed file.
+
+    Raises
+    ------
+    CorruptDataError, LimitExceededError
+        A frame's length is damaged, or the file ends inside one; with the file's path.
+    """
+    with OpenFile(storage, file, options) as opened:
+        return _starts(opened, file, options, codec)
+
+
+def _starts(opened: OpenFile, file: ScanFile, options: ScanOptions, codec: Codec) -> array[int]:
+    starts = array("Q", [0])
+    counter = FrameCounter(codec, options.limits)
+
+    def hop(data: pa.Buffer, start: int) -> None:
+        begin = counter.offset
+        counter.hop(data, start)
+        sizes = pc.add(counter.lengths, pa.scalar(_OVERHEAD_BYTES, pa.uint64()))
+        ends = pc.cumulative_sum(sizes, start=begin)
+        starts.frombytes(memoryview(ends.buffers()[1])[: 8 * len(ends)])
+
+    try:
+        for _ in walk(opened.source, counter, hop):
+            pass
+    except TFRecordError as error:
+        if error.path is None:
+            error.path = file.url
+        raise
+    return starts
+
+
+def format_index(starts: array[int]) -> bytes:
+    r"""Return the text of an index.
+
+    Parameters
+    ----------
+    starts : array of int
+        See `record_starts`.
+
+    Examples
+    --------
+    >>> format_index(array("Q", [0, 116, 214]))
+    b'0 116\n116 98\n'
+    """
+    if len(starts) == 1:
+        return b""
+    places = pa.array(starts, pa.uint64())
+    offsets = places.slice(0, len(starts) - 1)
+    sizes = pc.subtract(places.slice(1), offsets)
+    texts = [offsets.cast(pa.string()), pa.scalar(" "), sizes.cast(pa.string()), pa.scalar("\n")]
+    lines = pc.binary_join_element_wise(*texts, "")
+    return "".join(lines.to_pylist()).encode()
+
+
+def parse_index(text: bytes, file: ScanFile, url: str) -> array[int]:
+    """Return what `record_starts` would, from the text of an index.
+
+    Parameters
+    ----------
+    text : bytes
+        What `format_index` returns, or another program wrote.
+    file : ScanFile
+        The file that it should describe.
+    url : str
+        How messages name the index.
+
+    Raises
+    ------
+    CorruptDataError
+        It is no index, or that of another file.
+    """
+    starts = array("Q", [0])
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            offset, size = map(int, line.split())
+        except ValueError:
+            raise CorruptDataError(
+                f"line {number} of the index is {line[:60]!r}; it must be a record's offset and "
+                "the size of its frame: write the index again",
+                path=url,
+            ) from None
+        if offset != starts[-1] or not _OVERHEAD_BYTES <= size <= file.size:
+            raise CorruptDataError(
+                f"line {number} of the index has a record of {size} bytes at {offset}, and the one "
+                f"before it ends at {starts[-1]}: write the index again",
+                path=url,
+            )
+        starts.append(offset + size)
+    if starts[-1] != file.size:
+        raise CorruptDataError(
+            f"the index is that of another file, or of another state of it: it ends at byte "
+            f"{starts[-1]}, and {file.url} at byte {file.size}; write the index again",
+            path=url,
+        )
+    return starts
+
+
+def read_index(
+    path: str | os.PathLike[str], file: ScanFile, storage_options: Mapping[str, Any] | None
+) -> array[int]:
+    """Read the index of a file; see `parse_index` for what is raised."""
+    storage, inner = open_storage(path, storage_options)
+    return parse_index(storage.read_bytes(inner, _MOST_BYTES), file, storage.url(inner))
+
+
+def write_index(
+    source: Paths,
+    target: str | os.PathLike[str],
+    *,
+    storage_options: Mapping[str, Any] | None = None,
+    target_storage_options: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
+    threads: int | None = None,
+) -> IndexResult:
+    """Write index files, as DALI and the tfrecord package read them.
+
+    Parameters
+    ----------
+    source : str, path-like or a list of them
+        Folders, files or patterns, see `read_table`; uncompressed TFRecord files.
+    target : str or path-like
+        Of one file: the index file. Else a folder, for an index file for each file: in the same
+        folders below it, with ``.idx`` behind its name. Not a folder of the data, whose files are
+        all taken for records. What is there is replaced.
+    storage_options, target_storage_options : mapping, optional
+        For the fsspec file systems of source and target; the target's are the source's where they
+        are not given.
+    limits : Limits, optional
+        What files may demand before they are refused.
+    threads : int, optional
+        How many files are worked on at a time; one for each core without it.
+
+    Returns
+    -------
+    IndexResult
+        How many files and records.
+
+    Raises
+    ------
+    CorruptDataError, LimitExceededError
+        A frame's length is damaged, or a file ends inside one.
+    OptionError
+        A compressed file, which no index can describe, or two files with one index.
+    FileNotFoundError, TFRecordError
+        See `read_table`.
+
+    Examples
+    --------
+    >>> import tfrecord_io as tfr
+    >>> with tfr.TFRecordWriter("memory://index.tfrecord") as writer:
+    ...     writer.write(b"a record")
+    >>> tfr.write_index("memory://index.tfrecord", "memory://index.idx")
+    IndexResult(files=1, records=1)
+    >>> tfr.TFRecordReader("memory://index.tfrecord", index="memory://index.idx")[0]
+    b'a record'
+    """
+    if target_storage_options is None:
+        target_storage_options = storage_options
+    plan = plan_files(source, storage_options=storage_options, limits=limits)
+    storages = [open_storage(url, storage_options) for url in plan.locations]
+    into, base = open_storage(target, target_storage_options)
+    files = [task.file for task in plan.tasks]
+    places: dict[str, ScanFile] = {}
+    for file in files:
+        is_one = len(files) == 1 and file.path == storages[file.location][1]
+        place = base if is_one else f"{base}/{_relative(file, storages[file.location][1])}{SUFFIX}"
+        if place in places:
+            raise OptionError(
+                f"{file.url} and {places[place].url} would have one index, {into.url(place)}; "
+                "write their indexes apart"
+            )
+        places[place] = file
+    for folder in sorted({posixpath.dirname(place) for place in places} - {""}):
+        into.make_folders(folder)
+    codec = get_codec()
+
+    def write(place: str) -> int:
+        file = places[place]
+        with OpenFile(storages[file.location][0], file, plan.options) as opened:
+            if opened.compression is not None:
+                raise OptionError(
+                    f"{file.url} is compressed with {opened.compression}; an index tells places in "
+                    "a plain file: write the data without compression"
+                )
+            starts = _starts(opened, file, plan.options, codec)
+        into.write_bytes(place, format_index(starts))
+        return len(starts) - 1
+
+    with ThreadPoolExecutor(thread_count(threads)) as pool:
+        counts = list(pool.map(write, places))
+    return IndexResult(files=len(counts), records=sum(counts))
+
+
+def _relative(file: ScanFile, base: str) -> str:
+    """Return a file's path below what was named, or its name."""
+    if file.path.startswith(f"{base}/"):
+        return file.path[len(base) + 1 :]
+    return posixpath.basename(file.path)
