@@ -66,3 +66,18 @@ def test_we_write_and_it_reads(tmp_path: Path) -> None:
     assert [row["x"] for row in rows] == [[x] for x in table["x"].to_pylist()]
     assert [row["b"] for row in rows] == ["ff", "", "78"]
     assert [row["pair"] for row in rows] == table["pair"].to_pylist()
+
+
+def test_it_reads_by_our_index(tmp_path: Path) -> None:
+    table = pa.table({"n": range(10), "b": [b""] * 10})
+    tfr.write_table(table, tmp_path / "data")
+    (part,) = (tmp_path / "data").glob("part-*")
+    tfr.write_index(part, tmp_path / "idx")
+    kinds = '{"n": "int", "b": "byte"}'
+    program = READ.replace('{"n": "int", "x": "float", "b": "byte", "pair": "int"}', kinds)
+    shards = [run(program, part, tmp_path / "idx", (index, 3)) for index in range(3)]
+    assert [[row["n"][0] for row in rows] for rows in shards] == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6, 7, 8, 9],
+    ]
