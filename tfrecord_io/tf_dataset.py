@@ -296,4 +296,5 @@ def dataset(
     unpacking = _Unpacking(
         found, batch_size if drop_remainder else None, label=label, features=features or {}
     )
-    return made.map(unpacking, num_parallel_calls=tf.data.AUTOTUNE)
+    unpack = tf.autograph.experimental.do_not_convert(unpacking)
+    return made.map(unpack, num_parallel_calls=tf.data.AUTOTUNE)
