@@ -1,8 +1,8 @@
 """Measures record files and datasets for TensorFlow against TensorFlow's own, in one process.
 
 Everything runs in turn, round by round, on the same cores; the best of all rounds counts, and
-ratios are of one run. Records and tensors are compared before anything is timed. Datasets are gone through
-in a tf.function, as ``model.fit`` does.
+ratios are of one run. Records and tensors are compared before anything is timed. Datasets are gone
+through in a tf.function, as ``model.fit`` does.
 """
 
 from __future__ import annotations
