@@ -1,8 +1,11 @@
-"""What all tests may ask for: each codec, each kind of store, TensorFlow."""
+"""What all tests may ask for: codecs, stores, TensorFlow, one cluster and one JVM for all."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import socket
+import sys
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -32,6 +35,75 @@ def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A bucket of an S3 server on this machine."""
     yield from _session_server(tmp_path_factory, "s3", serve_s3)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of two single-threaded worker processes; they import this checkout."""
+    import dask
+    import distributed
+
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(Path(__file__).parents[1])
+    try:
+        with (
+            # How long a worker tries to reach one that was killed.
+            dask.config.set({"distributed.comm.timeouts.connect": "3s"}),
+            distributed.LocalCluster(
+                n_workers=2,
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=":0",
+                local_directory=str(tmp_path_factory.mktemp("scratch")),
+            ) as made,
+            distributed.Client(made, set_as_default=False) as client,
+        ):
+            yield client
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+@pytest.fixture(scope="session")
+def sessions() -> Iterator[dict[str, Any]]:
+    """The classic session, and a Connect client of a server in its JVM, by name."""
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        if "CI" in os.environ:
+            pytest.fail("the Spark tests need Java, and there is none")
+        pytest.skip("the Spark tests need Java")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+        # Two threads, and a task may fail once.
+        classic = (
+            SparkSession.builder.master("local[2,2]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.memory", "1g")
+            .config("spark.sql.shuffle.partitions", "3")
+            .config("spark.sql.session.timeZone", "Asia/Kolkata")
+            .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
+            .config("spark.connect.grpc.binding.address", "127.0.0.1")
+            .config("spark.connect.grpc.binding.port", str(port))
+            .getOrCreate()
+        )
+        classic.sparkContext.setLogLevel("OFF")
+        connect = ConnectSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+        connect.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    yield {"classic": classic, "connect": connect}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        connect.stop()
+        classic.stop()
 
 
 @pytest.fixture(params=["local", "hdfs", "s3", "memory"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
-import datetime
-import decimal
 import errno
 import json
 import subprocess
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.datasets import PARTITION_BY, hard_table
 from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
 from tests.support.trees import expected_files
@@ -94,44 +93,12 @@ def test_modes(store: Server, mode: SaveMode) -> None:
     assert data_of(contents(store)) == AFTER[mode]
 
 
-def hard_table() -> pa.Table:
-    """All types, and partition values that folders cannot bear as they are."""
-    places = ["a b", "x/../y", "100%", "ü=ß", "2026-01-02", None, "..", "#?*"]
-    days = [datetime.date(2026, 1, 1), None]
-    count = 3 * len(places)
-    stamp = datetime.datetime(2026, 1, 2, 3, 4, 5)
-    columns: dict[str, pa.Array] = {
-        "place": pa.array([places[row % len(places)] for row in range(count)]),
-        "day": pa.array([days[row % 2] for row in range(count)], pa.date32()),
-    }
-    values: dict[str, tuple[Any, pa.DataType]] = {
-        "bool": (True, pa.bool_()),
-        "int8": (-7, pa.int8()),
-        "uint64": (2**63 - 1, pa.uint64()),
-        "float": (1.5, pa.float32()),
-        "double": (0.25, pa.float64()),
-        "half": (0.5, pa.float16()),
-        "decimal": (decimal.Decimal("2.50"), pa.decimal128(9, 2)),
-        "string": ("käse", pa.large_string()),
-        "binary": (b"\x00\xff", pa.binary()),
-        "date": (datetime.date(2020, 2, 29), pa.date32()),
-        "stamp": (stamp, pa.timestamp("us")),
-        "list": ([1, 2, 3], pa.list_(pa.int64())),
-        "floats": ([0.5, 1.5], pa.list_(pa.float32(), 2)),
-        "strings": (["a", ""], pa.list_(pa.string())),
-        "empty": ([], pa.list_(pa.int64())),
-    }
-    for name, (value, kind) in values.items():
-        columns[name] = pa.array([None if row % 5 == 4 else value for row in range(count)], kind)
-    return pa.table(columns)
-
-
 @pytest.mark.parametrize("compression", [None, "gzip"])
 def test_every_store_has_the_same_tree(
     store: Server, tmp_path: Path, compression: str | None
 ) -> None:
     arguments: dict[str, Any] = {
-        "partition_by": ["place", "day"],
+        "partition_by": PARTITION_BY,
         "rows_per_task": 10,
         "max_records_per_file": 2,
         "compression": compression,
