@@ -365,6 +365,34 @@ def test_errors_before_and_after_every_call(
     assert {"old", "new"} <= {*found}
 
 
+def test_a_process_that_has_a_store_open_can_fork(store: Server) -> None:
+    """As multiprocessing does, and Spark when it starts its JVM."""
+    code = (
+        "import json, os, select, sys\n"
+        "from tfrecord_io.storage import open_storage\n"
+        "storage, root = open_storage(sys.argv[1], json.load(sys.stdin))\n"
+        "storage.exists(root)\n"
+        "del storage\n"
+        "reader, writer = os.pipe()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os.write(writer, b'in child')\n"
+        "    os._exit(0)\n"
+        "ready, _, _ = select.select([reader], [], [], 20)\n"
+        "os.kill(child, 9)\n"
+        "assert ready, 'the child hangs'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, store.url],
+        input=json.dumps(store.storage_options),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", MODES)

@@ -38,6 +38,10 @@ _RECORD_BYTES = 512 * 1024 * 1024
 #: Files that are kept open between ranges of them.
 _OPEN_READERS = 16
 
+#: What was opened in this process, held for good. fsspec drops its file systems in every forked
+#: child, and the end of a client waits for threads that the child does not have: for ever.
+_opened: dict[int, Any] = {}
+
 _Result = TypeVar("_Result")
 
 
@@ -55,7 +59,7 @@ class HdfsStorage:
     concurrency = 16
 
     def __init__(self, filesystem: Any) -> None:
-        self._filesystem = filesystem
+        self._filesystem = _opened.setdefault(id(filesystem), filesystem)
         self._client = filesystem.client
         self._spool = Spool()
         self._readers: OrderedDict[tuple[str, str], Any] = OrderedDict()
