@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import SaveMode
 from tfrecord_io.ownership import Owner, owner_of
-from tfrecord_io.plan import CleanResult, WriteJob
+from tfrecord_io.plan import CleanResult, StreamBatch, WriteJob
 from tfrecord_io.staging import Staging
 from tfrecord_io.storage import LocalStorage
 from tfrecord_io.write import plan_write, write_table, write_task
@@ -450,6 +451,27 @@ def test_committing_twice_or_after_an_abort(tmp_path: Path) -> None:
         commit_job(job, commits)
     abort_job(job)
     assert tree(tmp_path) == before
+
+
+def test_a_batch_of_a_stream_is_published_once(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+
+    def commit_batch(stream: str, number: int) -> int:
+        job = plan_write(NEW.schema, root, partition_by="p", mode="append")
+        commits = [write_task(job, 0, NEW.to_batches())]
+        batch = StreamBatch(stream=stream, number=number)
+        return commit_job(replace(job, batch=batch), commits).rows
+
+    assert [commit_batch("a", 0), commit_batch("a", 0)] == [3, 0]
+    assert [commit_batch("b", 0), commit_batch("a", 1), commit_batch("a", 0)] == [3, 3, 0]
+    assert manifest(root).streams == {"a": 1, "b": 0}
+    # Who appends otherwise leaves it as it is; a data set that replaces another begins anew.
+    write_new(root, "append")
+    before = tree(tmp_path)
+    assert commit_batch("a", 1) == 0
+    assert tree(tmp_path) == before
+    write_new(root, "overwrite")
+    assert manifest(root).streams == {}
 
 
 def test_things_in_the_way(tmp_path: Path) -> None:

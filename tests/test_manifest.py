@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -56,6 +57,16 @@ def test_loads_what_was_dumped() -> None:
     assert loaded.dumps().decode() == TEXT
     assert loaded.schema == MANIFEST.schema
     assert loaded.files == tuple(sorted(MANIFEST.files, key=lambda file: file.path))
+    assert loaded.streams == {}
+
+
+def test_streams() -> None:
+    text = replace(MANIFEST, streams={"b": 0, "a": 7}).dumps()
+    line = ' "streams": {"a": 7, "b": 0},\n "schema": ['
+    assert text.decode() == TEXT.replace(' "schema": [', line)
+    loaded = Manifest.loads(text)
+    assert loaded is not None
+    assert loaded.streams == {"a": 7, "b": 0}
 
 
 @pytest.mark.parametrize(
@@ -97,6 +108,8 @@ HOSTILE = {
     "schema": changed(schema={"a": "int64"}),
     "schema type": changed(schema=[{"name": "a", "type": "object"}]),
     "partition columns": changed(partition_columns=None),
+    "streams": changed(streams=["a"]),
+    "a stream": changed(streams={"a": -1}),
     "files": changed(files={"a": 1}),
     "a file": changed(files=["part"]),
     "twice": changed(files=json.loads(TEXT)["files"] * 2),

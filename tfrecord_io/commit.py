@@ -60,7 +60,8 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
     Returns
     -------
     WriteResult
-        What was published: nothing if the mode is "ignore" and there are data.
+        What was published: nothing if the mode is "ignore" and there are data, or if the job is a
+        batch of a stream that was committed before.
 
     Raises
     ------

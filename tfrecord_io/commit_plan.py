@@ -51,7 +51,8 @@ def plan_commit(
     Returns
     -------
     PlannedCommit or None
-        None if the mode is "ignore" and there are data by now.
+        None if nothing is to be written: the mode is "ignore" and there are data by now, or the
+        batch of a stream was committed before.
 
     Raises
     ------
@@ -73,6 +74,8 @@ def plan_commit(
     manifest = None
     if job.mode in ("append", "overwrite_partitions"):
         manifest = read_manifest(storage, root)
+        if _was_committed(job, manifest):
+            return None
         check_appendable(job, tree, manifest)
     first_task = next_task_index(base_names(tree)) if job.mode == "append" else 0
     if first_task != job.first_task_index and storage.stages_by == "upload":
@@ -94,8 +97,27 @@ def plan_commit(
             remove=tuple(remove),
             remove_folders=tuple(_emptied(job, tree, remove)),
         ),
-        manifest=_new_manifest(job, publish, _kept(storage, root, manifest, {*remove, *publish})),
+        manifest=_new_manifest(
+            job,
+            publish,
+            _kept(storage, root, manifest, {*remove, *publish}),
+            _streams(job, manifest),
+        ),
     )
+
+
+def _was_committed(job: WriteJob, manifest: Manifest | None) -> bool:
+    if job.batch is None or manifest is None:
+        return False
+    return manifest.streams.get(job.batch.stream, -1) >= job.batch.number
+
+
+def _streams(job: WriteJob, manifest: Manifest | None) -> dict[str, int]:
+    """Return how far each stream is; a data set that replaces another begins anew."""
+    found = dict(manifest.streams) if manifest is not None else {}
+    if job.batch is not None:
+        found[job.batch.stream] = job.batch.number
+    return found
 
 
 def read_manifest(storage: Storage, root: str) -> Manifest | None:
@@ -245,7 +267,10 @@ def _kept(
 
 
 def _new_manifest(
-    job: WriteJob, publish: Mapping[str, StagedFile], kept: list[ManifestFile]
+    job: WriteJob,
+    publish: Mapping[str, StagedFile],
+    kept: list[ManifestFile],
+    streams: Mapping[str, int],
 ) -> Manifest:
     new = [
         ManifestFile(path=final, bytes=file.bytes, rows=file.rows, marks=file.marks)
@@ -258,4 +283,5 @@ def _new_manifest(
         schema=normal_schema(job.data_schema),
         partition_schema=normal_schema(job.partition_schema),
         files=(*kept, *new),
+        streams=streams,
     )

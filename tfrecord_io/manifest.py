@@ -9,7 +9,8 @@ it never leaves the data set.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -74,6 +75,8 @@ class Manifest:
         The partition columns, in the order of the folders.
     files : tuple of ManifestFile
         Sorted by path.
+    streams : mapping of str to int
+        Of each stream that was written here, by its id, the number of the last batch.
     """
 
     file_format: str = "tfrecord"
@@ -82,6 +85,7 @@ class Manifest:
     schema: pa.Schema
     partition_schema: pa.Schema
     files: tuple[ManifestFile, ...]
+    streams: Mapping[str, int] = field(default_factory=dict)
 
     def dumps(self) -> bytes:
         """Return the manifest as JSON in UTF-8."""
@@ -97,6 +101,8 @@ class Manifest:
             ("partition_columns", schema_to_json(self.partition_schema)),
             ("files", files),
         ]
+        if self.streams:
+            head.append(("streams", dict(sorted(self.streams.items()))))
         members = [f" {_text(key)}: {_text(value)}" for key, value in head]
         members += [f" {_text(key)}: {_lines(values)}" for key, values in lists]
         return ("{\n" + ",\n".join(members) + "\n}\n").encode()
@@ -132,6 +138,7 @@ class Manifest:
             schema=schema_from_json(_member(value, "schema", list)),
             partition_schema=schema_from_json(_member(value, "partition_columns", list)),
             files=_files(_member(value, "files", list)),
+            streams=_streams(value),
         )
 
 
@@ -177,6 +184,11 @@ def _record_type(value: dict[str, Any]) -> RecordType | None:
     return found  # type: ignore[return-value]
 
 
+def _streams(value: dict[str, Any]) -> dict[str, int]:
+    found: dict[str, Any] = _member(value, "streams", dict) if "streams" in value else {}
+    return {stream: _count(found, stream) for stream in found}
+
+
 def _files(values: list[Any]) -> tuple[ManifestFile, ...]:
     files: dict[str, ManifestFile] = {}
     for value in values:
@@ -214,7 +226,7 @@ def _is_unicode(text: str) -> bool:
 def _count(value: dict[str, Any], key: str) -> int:
     found = value.get(key)
     if type(found) is not int or not 0 <= found <= _MAX_COUNT:
-        raise ManifestError(f"{key} of a file of the manifest is {_short(found)}, not a count")
+        raise ManifestError(f"{_short(key)} in the manifest is {_short(found)}, not a count")
     return found
 
 

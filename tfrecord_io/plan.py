@@ -29,6 +29,22 @@ from tfrecord_io.options import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamBatch:
+    """A batch of a stream: it is published once, however often it is committed.
+
+    Attributes
+    ----------
+    stream : str
+        Names the stream for as long as it exists, over all restarts.
+    number : int
+        Grows from batch to batch.
+    """
+
+    stream: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteJob:
     """One write of a data set; `tfrecord_io.write.plan_write` makes it.
 
@@ -54,6 +70,8 @@ class WriteJob:
         See `tfrecord_io.write.plan_write`.
     empty_partition : {"error", "null"}
         See `tfrecord_io.layout.format_segments`.
+    batch : StreamBatch or None
+        What an append is a batch of. Only the commit looks at it.
     """
 
     url: str
@@ -72,6 +90,7 @@ class WriteJob:
     float64: Float64Mode
     codec: CodecName
     empty_partition: EmptyPartition
+    batch: StreamBatch | None = None
 
     @property
     def data_schema(self) -> pa.Schema:
