@@ -3,10 +3,11 @@
 `register` brings the format to a session; ``spark.read`` and ``df.write`` then work as with Spark's
 own formats. `read_tfrecord` and `write_tfrecord` do the same without changing anything in Spark.
 
-The package translates and does nothing else: `source` is what Spark calls, `reading` and `writing`
-give the core's tasks to Spark's, `completion` fills in what Spark does not let through a Python
-data source, `options`, `settings` and `stores` say in the core's words what was asked for, `types`
-and `filters` translate columns and filters, `conditions` errors.
+The package translates and does nothing else: `source` is what Spark calls; `reading` and `writing`
+give the core's tasks to Spark's, `streaming` does so batch by batch; `completion` and
+`stream_completion` fill in what Spark does not let through a Python data source; `options`,
+`settings` and `stores` say in the core's words what was asked for; `types` and `filters` translate
+columns and filters, `conditions` errors.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 try:
     from pyspark.errors import AnalysisException
 
-    from tfrecord_io.engines.spark import completion
+    from tfrecord_io.engines.spark import completion, stream_completion
 except ImportError as error:
     raise MissingDependencyError(
         "the Spark adapter needs pyspark 4.1 or newer; install tfrecord-io[spark]"
@@ -73,6 +74,7 @@ def register(session: SparkSession) -> None:
         _registered.append((session, session.conf.get(_PUSHDOWN, None)))
     session.conf.set(_PUSHDOWN, "true")
     completion.install(connect=is_connect(session))
+    stream_completion.install(connect=is_connect(session))
 
 
 def unregister(session: SparkSession | None = None) -> None:

@@ -50,7 +50,7 @@ _SAVE_MODES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class Reading:
     """What a DataFrameReader was told so far."""
 
     session: Any
@@ -78,7 +78,7 @@ class _Kind(Protocol):
     reader: type
     writer: type
 
-    def reading(self, reader: Any) -> _Reading:
+    def reading(self, reader: Any) -> Reading:
         """Return what a DataFrameReader was told."""
 
     def writing(self, writer: Any) -> _Writing:
@@ -99,14 +99,14 @@ class _Classic:
 
         self.reader, self.writer = DataFrameReader, DataFrameWriter
 
-    def reading(self, reader: Any) -> _Reading:
+    def reading(self, reader: Any) -> Reading:
         java = reader._jreader
         given = java.userSpecifiedSchema()
-        return _Reading(
+        return Reading(
             session=reader._spark,
             source=java.source(),
             schema=given.get().json() if given.isDefined() else "",
-            options=_scala_map(java.extraOptions()),
+            options=scala_map(java.extraOptions()),
         )
 
     def writing(self, writer: Any) -> _Writing:
@@ -116,9 +116,9 @@ class _Classic:
             session=writer._spark,
             source=java.source(),
             mode=java.curmode().name(),
-            partition_by=_scala_sequence(columns.get()) if columns.isDefined() else (),
+            partition_by=scala_sequence(columns.get()) if columns.isDefined() else (),
             is_bucketed=java.bucketColumnNames().isDefined(),
-            options=_scala_map(java.extraOptions()),
+            options=scala_map(java.extraOptions()),
         )
 
     def columns(self, writer: Any) -> Any:
@@ -128,11 +128,13 @@ class _Classic:
         return self.writer(writer._df)
 
 
-def _scala_sequence(java: Any) -> tuple[str, ...]:
+def scala_sequence(java: Any) -> tuple[str, ...]:
+    """Return a Scala Seq of this process's JVM."""
     return tuple(java.apply(index) for index in range(java.size()))
 
 
-def _scala_map(java: Any) -> dict[str, str]:
+def scala_map(java: Any) -> dict[str, str]:
+    """Return a Scala Map of this process's JVM."""
     found = {}
     pairs = java.iterator()
     while pairs.hasNext():
@@ -149,8 +151,8 @@ class _Connect:
 
         self.reader, self.writer = DataFrameReader, DataFrameWriter
 
-    def reading(self, reader: Any) -> _Reading:
-        return _Reading(
+    def reading(self, reader: Any) -> Reading:
+        return Reading(
             session=reader._client,
             source=reader._format,
             schema=reader._schema or "",
@@ -183,16 +185,17 @@ _replaced: dict[tuple[type, str], Callable[..., Any]] = {}
 def install(*, connect: bool) -> None:
     """Complete the reader and the writer of one kind of session; once is enough."""
     kind: _Kind = _Connect() if connect else _Classic()
-    if (kind.writer, "save") in _replaced:
-        return
-    for owner, name, make in (
-        (kind.reader, "load", _completed_load),
-        (kind.writer, "save", _completed_save),
-        (kind.writer, "saveAsTable", _completed_save_as_table),
-    ):
+    complete(kind.reader, "load", functools.partial(_completed_load, kind))
+    complete(kind.writer, "save", functools.partial(_completed_save, kind))
+    complete(kind.writer, "saveAsTable", functools.partial(_completed_save_as_table, kind))
+
+
+def complete(owner: type, name: str, make: Callable[[Callable[..., Any]], Any]) -> None:
+    """Replace a method by what `make` makes of it, once; `uninstall` puts it back."""
+    if (owner, name) not in _replaced:
         own = getattr(owner, name)
         _replaced[owner, name] = own
-        setattr(owner, name, functools.wraps(own)(make(kind, own)))
+        setattr(owner, name, functools.wraps(own)(make(own)))
 
 
 def uninstall() -> None:
@@ -202,7 +205,8 @@ def uninstall() -> None:
     _replaced.clear()
 
 
-def _is_ours(source: str | None, session: Any) -> bool:
+def is_ours(source: str | None, session: Any) -> bool:
+    """Return whether a format is this one; without a name it is the session's default."""
     if source is None:
         source = of_session(session).default_source
     return source.lower() in NAMES
@@ -213,7 +217,7 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
     ) -> Any:
         told = kind.reading(self)
-        if not _is_ours(format or told.source, told.session):
+        if not is_ours(format or told.source, told.session):
             return own(self, path, format, schema, **options)
         self.options(**options)
         if format is not None:
@@ -229,7 +233,9 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
     return load
 
 
-def load_columns(session: Any, path: Any, given: str, options: Mapping[str, str]) -> Any:
+def load_columns(
+    session: Any, path: Any, given: str, options: Mapping[str, str], *, is_stream: bool = False
+) -> Any:
     """Load a data set after asking the driver for its columns.
 
     Parameters
@@ -242,19 +248,21 @@ def load_columns(session: Any, path: Any, given: str, options: Mapping[str, str]
         The schema that the user gave, as JSON; empty without one.
     options : mapping
         Options of the data source.
+    is_stream : bool
+        Whether to load it as a stream.
     """
     told = {**of_session(session).options(), **options}
     with translated():
-        answer = _load(session, path, {**told, DESCRIBE_OPTION: given})
+        answer = _load(session.read, path, {**told, DESCRIBE_OPTION: given})
         found = json.loads(answer.columns[0])
         stored = {} if found["stored"] is None else {STORED_OPTION: json.dumps(found["stored"])}
-        return _load(session, path, {**told, **stored}, StructType.fromJson(found["columns"]))
+        reader = session.readStream if is_stream else session.read
+        columns = StructType.fromJson(found["columns"])
+        return _load(reader.schema(columns), path, {**told, **stored})
 
 
-def _load(session: Any, path: Any, options: Mapping[str, str], schema: Any = None) -> Any:
-    reader = session.read.format(NAMES[0]).options(**options)
-    if schema is not None:
-        reader = reader.schema(schema)
+def _load(reader: Any, path: Any, options: Mapping[str, str]) -> Any:
+    reader = reader.format(NAMES[0]).options(**options)
     return _replaced.get((type(reader), "load"), type(reader).load)(reader, path)
 
 
@@ -267,7 +275,7 @@ def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         partitionBy: str | list[str] | None = None,  # noqa: N803 - Spark's name
         **options: Any,
     ) -> None:
-        if not _is_ours(format or kind.writing(self).source, self._spark):
+        if not is_ours(format or kind.writing(self).source, self._spark):
             own(self, path, format, mode, partitionBy, **options)
             return
         self.mode(mode).options(**options)
@@ -277,7 +285,7 @@ def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
             self.format(format)
         told = kind.writing(self)
         if told.is_bucketed:
-            raise _refusal("'save' does not support bucketBy; use partitionBy")
+            raise refusal("'save' does not support bucketBy; use partitionBy")
         _save(kind, own, self, path, told)
 
     return save
@@ -287,10 +295,10 @@ def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[.
     def save_as_table(
         self: Any, name: str, format: str | None = None, *args: Any, **more: Any
     ) -> None:
-        if not _is_ours(format or kind.writing(self).source, self._spark):
+        if not is_ours(format or kind.writing(self).source, self._spark):
             own(self, name, format, *args, **more)
             return
-        raise _refusal(
+        raise refusal(
             "saveAsTable is not possible: Spark tells a Python data source neither path nor "
             "options of a table in the catalog. Use save(path), and CREATE TEMPORARY VIEW name "
             "USING tfrecord OPTIONS (path '...') to name it"
@@ -299,7 +307,8 @@ def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[.
     return save_as_table
 
 
-def _refusal(text: str) -> AnalysisException:
+def refusal(text: str) -> AnalysisException:
+    """Return the error of what is not possible with this format."""
     return AnalysisException(
         message=text, errorClass="UNSUPPORTED_FEATURE.TFRECORD", messageParameters={}
     )
@@ -310,7 +319,7 @@ def _save(
 ) -> None:
     mode = _SAVE_MODES.get((told.mode or "error").lower())
     if mode is None:
-        raise _refusal(f"there is no mode {told.mode!r}")
+        raise refusal(f"there is no mode {told.mode!r}")
     session = told.session
     options = {
         **of_session(session).options(),
@@ -341,5 +350,5 @@ def request(mode: str, partition_by: Sequence[str]) -> str:
 
 def is_needed(session: Any, path: str | None, options: Mapping[str, str], columns: Any) -> bool:
     """Ask the driver whether a write is possible and would write anything."""
-    answer = _load(session, path, {**options, CHECK_OPTION: columns.json()})
+    answer = _load(session.read, path, {**options, CHECK_OPTION: columns.json()})
     return bool(answer.columns != [NOT_NEEDED])

@@ -31,6 +31,8 @@ REQUEST_OPTION = "tfrecord_io.write"
 CHECK_OPTION = "tfrecord_io.check"
 #: Asks only which columns a read has; its value is the schema that the user gave, or empty.
 DESCRIBE_OPTION = "tfrecord_io.describe"
+#: Marks the jobs of one run of a query; see `tfrecord_io.engines.spark.streaming`.
+STREAM_OPTION = "tfrecord_io.stream"
 #: The types that the columns of a read have in the records, as the answer to that said.
 STORED_OPTION = "tfrecord_io.stored"
 
@@ -39,6 +41,7 @@ _READ = (
     *("basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "samplingRatio", "mode", "pathColumn"),
     *("columnNameOfCorruptRecord", "columns", "maxPartitionBytes", "openCostInBytes", "timeZone"),
+    "maxFilesPerTrigger",
 )
 _WRITE = (
     *("maxRecordsPerFile", "compressionLevel", "float64", "emptyPartition", "partitionBy"),
@@ -46,11 +49,14 @@ _WRITE = (
 )
 _NAMES = {name.lower(): name for name in (*_BOTH, *_READ, *_WRITE)}
 
-#: What Spark itself adds for tables of the catalog.
-_OF_CATALOG = {"owner", "provider", "location", "external", "comment", "serialization.format"}
+#: What Spark itself adds for tables of the catalog, and for streams.
+_OF_SPARK = {
+    *("owner", "provider", "location", "external", "comment", "serialization.format"),
+    *("checkpointlocation", "queryname", "outputmode"),
+}
 _OF_OURS = {
     *(SESSION_OPTION, SECRET_OPTION, REQUEST_OPTION),
-    *(CHECK_OPTION, DESCRIBE_OPTION, STORED_OPTION),
+    *(CHECK_OPTION, DESCRIBE_OPTION, STORED_OPTION, STREAM_OPTION),
 }
 
 _ON_CORRUPT: dict[str, OnCorrupt] = {"failfast": "raise", "dropmalformed": "skip_record"}
@@ -84,6 +90,8 @@ class ReadOptions:
         The share of the files that are looked at for the schema.
     max_partition_bytes, open_cost_bytes, parallelism : int
         How files are packed into tasks, see `tfrecord_io.engines.spark.reading`.
+    max_files : int or None
+        How many files a batch of a stream has at most.
     """
 
     paths: tuple[str, ...]
@@ -104,6 +112,7 @@ class ReadOptions:
     max_partition_bytes: int
     open_cost_bytes: int
     parallelism: int
+    max_files: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +130,8 @@ class WriteOptions:
         See `tfrecord_io.write.plan_write`.
     is_local : bool
         Whether each task writes to a disk of its own machine.
+    stream : str
+        The mark of a run of a query, empty without one.
     """
 
     path: str
@@ -135,6 +146,7 @@ class WriteOptions:
     empty_partition: EmptyPartition
     codec: CodecName
     is_local: bool
+    stream: str
 
 
 class _Texts:
@@ -143,7 +155,7 @@ class _Texts:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._texts = {name.lower(): text for name, text in options.items()}
         for name in self._texts:
-            if not (name in _NAMES or name in _OF_CATALOG or name in _OF_OURS or _is_store(name)):
+            if not (name in _NAMES or name in _OF_SPARK or name in _OF_OURS or _is_store(name)):
                 near = difflib.get_close_matches(name, _NAMES, 1)
                 hint = f"; did you mean {_NAMES[near[0]]!r}?" if near else ""
                 raise OptionError(
@@ -170,6 +182,12 @@ class _Texts:
             return int(found)
         except ValueError:
             raise OptionError(f"{name} is {found!r}; it must be a whole number") from None
+
+    def count(self, name: str) -> int | None:
+        found = self.number(name)
+        if found is not None and found < 1:
+            raise OptionError(f"{name} is {found}; it must be above 0")
+        return found
 
     def size(self, name: str, default: int) -> int:
         found = self.text(name)
@@ -257,6 +275,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         max_partition_bytes=texts.size("maxPartitionBytes", settings.max_partition_bytes),
         open_cost_bytes=texts.size("openCostInBytes", max(1, settings.open_cost_bytes)),
         parallelism=max(1, settings.parallelism),
+        max_files=texts.count("maxFilesPerTrigger"),
     )
 
 
@@ -358,6 +377,7 @@ def write_options(
         empty_partition=texts.choice("emptyPartition", EmptyPartition, "error"),
         codec=texts.choice("implementation", CodecName, "auto"),
         is_local=locality == "local",
+        stream=options.get(STREAM_OPTION, ""),
     )
 
 

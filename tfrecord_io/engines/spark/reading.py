@@ -14,7 +14,7 @@ from __future__ import annotations
 import fnmatch
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +106,8 @@ class Tasks(InputPartition):  # type: ignore[misc]
         self.tasks = tasks
 
 
-class Reader(DataSourceReader):  # type: ignore[misc]
-    """Reads a data set as the columns that Spark expects.
+class Rows:
+    """What is read, as the columns that Spark expects.
 
     Parameters
     ----------
@@ -120,46 +120,31 @@ class Reader(DataSourceReader):  # type: ignore[misc]
     """
 
     def __init__(self, options: ReadOptions, target: pa.Schema, stored: pa.Schema | None) -> None:
-        self._options = options
-        self._target = target
+        self.options = options
+        self.target = target
         self._stored = stored
-        self._filter: Any = None
-        self._plan: ScanPlan | None = None
 
-    def _planned(self) -> ScanPlan:
-        # Spark pickles the reader before it asks for partitions; either needs the plan.
-        if self._plan is None:
-            path_column = self._options.path_column
-            asked = self._stored if self._stored is not None else self._target
-            self._plan = plan(
-                self._options,
-                schema=pa.schema([field for field in asked if field.name != path_column]),
-                columns=tuple(self._target.names),
-                filters=self._filter,
-            )
-        return self._plan
+    def plan(self, filters: Any = None) -> ScanPlan:
+        """Plan to read them."""
+        asked = self._stored if self._stored is not None else self.target
+        return plan(
+            self.options,
+            schema=pa.schema([field for field in asked if field.name != self.options.path_column]),
+            columns=tuple(self.target.names),
+            filters=filters,
+        )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plan": in_worker(self._planned)().without_tasks()}
+    def read(self, scan: ScanPlan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
+        """Give the rows of some tasks."""
+        for task in tasks:
+            yield from self._rows_of(scan, task)
 
-    @in_worker
-    def partitions(self) -> list[InputPartition]:
-        """Return what each task reads."""
-        return [Tasks(tasks) for tasks in _packed(self._planned().tasks, self._options)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the rows of one task."""
-        scan = self._planned()
-        # Where there is nothing to read Spark makes a partition of its own.
-        for task in getattr(partition, "tasks", ()):
-            yield from self._rows(scan, task)
-
-    def _rows(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
+    def _rows_of(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
         try:
             for batch in read_task(scan, task):
                 yield from _pieces(self._conformed(batch, task))
         except FileNotFoundError as error:
-            if not self._options.ignore_missing:
+            if not self.options.ignore_missing:
                 raise DatasetChangedError(
                     "the file went after the read was planned; load the data set, or create the "
                     "view again",
@@ -168,12 +153,46 @@ class Reader(DataSourceReader):  # type: ignore[misc]
 
     def _conformed(self, batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
         try:
-            return conformed(batch, self._target)
+            return conformed(batch, self.target)
         except pa.ArrowInvalid as error:
             raise SchemaMismatchError(
                 f"values do not fit the types that Spark has for them: {error}; give a schema",
                 path=task.file.url,
             ) from error
+
+
+class Reader(DataSourceReader):  # type: ignore[misc]
+    """Reads a data set as it is when the read is planned.
+
+    Parameters
+    ----------
+    rows : Rows
+        What is read.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._filter: Any = None
+        self._plan: ScanPlan | None = None
+
+    def _planned(self) -> ScanPlan:
+        # Spark pickles the reader before it asks for partitions; either needs the plan.
+        if self._plan is None:
+            self._plan = self._rows.plan(self._filter)
+        return self._plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": in_worker(self._planned)().without_tasks()}
+
+    @in_worker
+    def partitions(self) -> list[InputPartition]:
+        """Return what each task reads."""
+        return [Tasks(tasks) for tasks in pack(self._planned().tasks, self._rows.options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one task."""
+        # Where there is nothing to read Spark makes a partition of its own.
+        yield from self._rows.read(self._planned(), getattr(partition, "tasks", ()))
 
 
 class FilteringReader(Reader):
@@ -182,12 +201,13 @@ class FilteringReader(Reader):
     @in_worker
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
         """Leave out early what the filters say, and leave filtering to Spark."""
-        self._filter = expression(filters, self._target)
+        self._filter = expression(filters, self._rows.target)
         return filters
 
 
-def _packed(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
-    costs = [_bytes(task) + options.open_cost_bytes for task in tasks]
+def pack(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
+    """Give the tasks of each Spark partition."""
+    costs = [task.bytes + options.open_cost_bytes for task in tasks]
     share = sum(costs) // options.parallelism
     most = min(options.max_partition_bytes, max(options.open_cost_bytes, share))
     packed: list[ScanTask] = []
@@ -200,10 +220,6 @@ def _packed(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple
         size += cost
     if packed:
         yield tuple(packed)
-
-
-def _bytes(task: ScanTask) -> int:
-    return (task.file.size if task.end is None else task.end) - task.start
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

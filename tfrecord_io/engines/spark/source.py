@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from tfrecord_io.engines.spark import reading, writing
+from tfrecord_io.engines.spark import reading, streaming, writing
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
@@ -25,11 +25,16 @@ from tfrecord_io.engines.spark.options import (
 )
 from tfrecord_io.engines.spark.settings import Settings, from_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
-from tfrecord_io.errors import UnsupportedTypeError
+from tfrecord_io.errors import OptionError, UnsupportedTypeError
 from tfrecord_io.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 
 #: The format's name, and that of the older connector.
 NAMES = ("tfrecord", "tfrecords")
@@ -69,6 +74,8 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
 
     def _is_needed(self) -> str:
         options = write_options(self.options, self._settings, overwrite=False)
+        if options.stream:
+            streaming.check_writable(options)
         columns = StructType.fromJson(json.loads(self.options[CHECK_OPTION]))
         return NEEDED if writing.is_needed(options, columns) else NOT_NEEDED
 
@@ -77,16 +84,36 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         """Return what reads these columns."""
         options = read_options(self.options, self._settings)
         kind = reading.FilteringReader if self._settings.push_filters else reading.Reader
-        stored = self._stored
+        return kind(reading.Rows(options, _readable(schema), self._stored_schema()))
+
+    @in_worker
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what reads these columns of files as they come."""
+        options = read_options(self.options, self._settings)
+        rows = reading.Rows(options, _readable(schema), self._stored_schema())
+        return streaming.StreamReader(rows)
+
+    def _stored_schema(self) -> pa.Schema | None:
         if self.options.get(STORED_OPTION):
-            stored = schema_from_json(json.loads(self.options[STORED_OPTION]))
-        return kind(options, _readable(schema), stored)
+            return schema_from_json(json.loads(self.options[STORED_OPTION]))
+        return self._stored
 
     @in_worker
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Begin a write."""
         options = write_options(self.options, self._settings, overwrite=overwrite)
         return writing.make_writer(options, schema)
+
+    @in_worker
+    def streamWriter(  # noqa: N802 - Spark's name, as above
+        self, schema: StructType, overwrite: bool
+    ) -> DataSourceStreamWriter:
+        """Begin the batches of a query."""
+        if overwrite:
+            raise OptionError("outputMode is complete; files can only be appended to: say append")
+        options = write_options(self.options, self._settings, overwrite=False)
+        streaming.check_writable(options)
+        return streaming.StreamWriter(options, schema)
 
 
 def _described(asked: ReadOptions, given: str) -> str:

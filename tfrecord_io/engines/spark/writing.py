@@ -78,7 +78,7 @@ def make_writer(options: WriteOptions, struct: StructType) -> DataSourceArrowWri
     """Return what writes a frame of these columns; its job has begun."""
     if options.is_local:
         return LocalWriter(options, struct)
-    return Writer(plan(options, struct, owner_pid=_driver_pid()), struct)
+    return Writer(plan(options, struct, owner_pid=driver_pid()), struct)
 
 
 class Writer(DataSourceArrowWriter):  # type: ignore[misc]
@@ -142,7 +142,7 @@ class LocalWriter(DataSourceArrowWriter):  # type: ignore[misc]
         return WriterCommitMessage()
 
 
-def _driver_pid() -> int:
+def driver_pid() -> int:
     """Return the process id of the JVM that this worker was started for.
 
     Workers are forked from a daemon that leads a process group of its own, and whose parent is the

@@ -1,0 +1,264 @@
+"""Streams: new files as they come, batches once whatever is killed, replayed or restarted."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+from tests.support.trees import tree
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException  # noqa: E402
+
+STAGING = ".tfrecord-io"
+
+
+def add(path, ids, **options):
+    """Add one file of rows to the input."""
+    tfr.write_table(pa.table({"id": pa.array(ids, pa.int64())}), path, mode="append", **options)
+
+
+def source(spark, path, **options):
+    return (
+        spark.readStream.format("tfrecord").schema("id bigint").options(**options).load(str(path))
+    )
+
+
+def run(frame, out, checkpoint, **start):
+    """Write all that is there, and end."""
+    writer = frame.writeStream.format("tfrecord").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start(str(out), **start)
+    query.awaitTermination()
+    return query
+
+
+def ids(path):
+    return sorted(tfr.read_table(path)["id"].to_pylist())
+
+
+def batches(path):
+    """How far the stream is, as the manifest says."""
+    from tfrecord_io.manifest import Manifest
+
+    (number,) = Manifest.loads((path / "_SUCCESS").read_bytes()).streams.values()
+    return number + 1
+
+
+def test_files_as_they_come(spark, tmp_path):
+    paths = [tmp_path / name for name in ("in", "out", "checkpoint")]
+    add(paths[0], [1, 2])
+    run(source(spark, paths[0]), *paths[1:])
+    assert ids(paths[1]) == [1, 2]
+    # From the checkpoint: only what is new, however often it is started.
+    add(paths[0], [3])
+    add(paths[0], [4])
+    for _ in range(2):
+        run(source(spark, paths[0]), *paths[1:])
+        assert ids(paths[1]) == [1, 2, 3, 4]
+        assert batches(paths[1]) == 2
+    # Files that were replaced are new ones; nothing of the old is read again.
+    tfr.write_table(pa.table({"id": [50]}), paths[0], mode="overwrite")
+    run(source(spark, paths[0]), *paths[1:])
+    assert ids(paths[1]) == [1, 2, 3, 4, 50]
+    assert {path.name[:5] for path in paths[1].iterdir()} == {"_SUCC", "part-"}
+
+
+def test_files_of_a_trigger(spark, tmp_path):
+    for number in range(5):
+        add(tmp_path / "in", [number])
+    frame = source(spark, tmp_path / "in", maxFilesPerTrigger=2)
+    run(frame, tmp_path / "out", tmp_path / "checkpoint")
+    assert ids(tmp_path / "out") == [0, 1, 2, 3, 4]
+    assert batches(tmp_path / "out") == 3
+
+
+def test_a_running_query_meets_new_files(classic, tmp_path):
+    add(tmp_path / "in", [1])
+    frame = source(classic, tmp_path / "in")
+    writer = frame.writeStream.format("tfrecord").option("checkpointLocation", f"{tmp_path}/c")
+    query = writer.start(str(tmp_path / "out"))
+    try:
+        query.processAllAvailable()
+        assert ids(tmp_path / "out") == [1]
+        add(tmp_path / "in", [2])
+        query.processAllAvailable()
+        assert ids(tmp_path / "out") == [1, 2]
+    finally:
+        query.stop()
+
+
+def test_partitions_both_ways(spark, tmp_path):
+    table = pa.table({"word": ["a", "b", "c"], "number": pa.array([8, 1, 8], pa.int32())})
+    tfr.write_table(table, tmp_path / "in", partition_by="number")
+    reader = spark.readStream.format("tfrecord").schema("word string")
+    frame = reader.load(str(tmp_path / "in"))
+    assert frame.isStreaming
+    assert frame.columns == ["word", "number"]
+    run(frame.where("number = 8"), tmp_path / "out", tmp_path / "c", partitionBy="number")
+    assert [path.name for path in tmp_path.glob("out/number=*")] == ["number=8"]
+    assert tfr.read_table(tmp_path / "out")["word"].to_pylist() == ["a", "c"]
+
+
+def test_a_schema_is_given_or_asked_for(spark, tmp_path):
+    add(tmp_path / "in", [1])
+    reader = spark.readStream.format("tfrecord")
+    with pytest.raises(AnalysisException, match="schemaInference") as error:
+        reader.load(str(tmp_path / "in"))
+    assert error.value.getCondition() == "UNABLE_TO_INFER_SCHEMA"
+    spark.conf.set("spark.sql.streaming.schemaInference", "true")
+    try:
+        assert reader.load(str(tmp_path / "in")).dtypes == [("id", "bigint")]
+    finally:
+        spark.conf.unset("spark.sql.streaming.schemaInference")
+    records = spark.readStream.format("tfrecord").option("recordType", "ByteArray")
+    (tmp_path / "bytes").mkdir()
+    assert records.load(str(tmp_path / "bytes")).columns == ["byteArray"]
+
+
+def test_what_a_stream_cannot_do(spark, tmp_path):
+    add(tmp_path / "in", [1])
+    frame = source(spark, tmp_path / "in")
+    writer = frame.writeStream.format("tfrecord").option("checkpointLocation", f"{tmp_path}/c")
+    before = tree(tmp_path)
+    counted = frame.groupBy("id").count().writeStream.format("tfrecord")
+    for refused, text in (
+        (lambda: counted.outputMode("complete").start(f"{tmp_path}/out"), "appended"),
+        (lambda: writer.outputMode("update").start(f"{tmp_path}/out"), "appended"),
+        (lambda: writer.outputMode("append").toTable("some_table"), "toTable"),
+        (lambda: writer.start(f"{tmp_path}/out", writeLocality="local"), "writeLocality"),
+        (lambda: source(spark, tmp_path / "in", maxFilesPerTrigger=0), "maxFilesPerTrigger"),
+        (lambda: source(spark, tmp_path / "nothing"), "nothing"),
+    ):
+        with pytest.raises(AnalysisException, match=text):
+            refused()
+    mapped = frame.selectExpr("map(id, id) as m").writeStream.format("tfrecord")
+    with pytest.raises(AnalysisException, match="'m'"):
+        mapped.option("checkpointLocation", f"{tmp_path}/c").start(f"{tmp_path}/out")
+    assert tree(tmp_path) == before
+
+
+def test_other_formats_pass_through(spark, tmp_path):
+    add(tmp_path / "in", [1])
+    writer = source(spark, tmp_path / "in").writeStream.format("parquet")
+    writer = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True)
+    writer.start(str(tmp_path / "out")).awaitTermination()
+    back = spark.readStream.schema("id bigint").parquet(str(tmp_path / "out"))
+    run(back, tmp_path / "again", tmp_path / "c2")
+    assert ids(tmp_path / "again") == [1]
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def forget_the_last_batch(checkpoint):
+    """As if the driver was killed between the commit of a batch and Spark's note of it."""
+    notes = sorted(checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
+    notes[-1].unlink()
+    (checkpoint / "commits" / f".{notes[-1].name}.crc").unlink(missing_ok=True)
+
+
+def test_a_batch_that_is_replayed(spark, tmp_path):
+    add(tmp_path / "in", [1, 2])
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    for expected in ([1, 2], [1, 2, 3]):
+        run(source(spark, tmp_path / "in"), out, checkpoint)
+        assert ids(out) == expected
+        before = tree(out)
+        forget_the_last_batch(checkpoint)
+        run(source(spark, tmp_path / "in"), out, checkpoint)
+        assert tree(out) == before
+        add(tmp_path / "in", [3])
+    # Another stream is another matter: it begins at the beginning.
+    run(source(spark, tmp_path / "in"), out, tmp_path / "other")
+    assert ids(out) == sorted([1, 2, 3, 1, 2, 3, 3])
+
+
+def test_a_batch_that_was_killed_while_publishing(classic, tmp_path):
+    """The commit is decided, and its process gone: the replay finishes it and adds nothing."""
+    add(tmp_path / "in", [1])
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    run(source(classic, tmp_path / "in"), out, checkpoint)
+    wanted = tree(out)
+    shutil.rmtree(out)
+    forget_the_last_batch(checkpoint)
+    query = re.search('"id":"([^"]*)"', (checkpoint / "metadata").read_text())[1]
+    killed = (
+        "import os, signal, sys\n"
+        "from dataclasses import replace\n"
+        "import pyarrow as pa\n"
+        "from tfrecord_io import commit, plan, write\n"
+        "def kill(*_):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "commit.carry_out = kill\n"
+        "rows = pa.record_batch({'id': [1]})\n"
+        "job = write.plan_write(rows.schema, sys.argv[1], mode='append')\n"
+        "job = replace(job, batch=plan.StreamBatch(stream=sys.argv[2], number=0))\n"
+        "commit.commit_job(job, [write.write_task(job, 0, [rows])])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", killed, str(out), query], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (out / "_SUCCESS").exists()
+    run(source(classic, tmp_path / "in"), out, checkpoint)
+    assert tree(out) == wanted
+
+
+def test_a_worker_that_is_killed(spark, tmp_path):
+    add(tmp_path / "in", range(100))
+    flag = str(tmp_path / "killed")
+
+    def kill_once(found):
+        for batch in found:
+            yield batch
+            if not Path(flag).exists():
+                Path(flag).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    frame = source(spark, tmp_path / "in").mapInArrow(kill_once, "id bigint")
+    run(frame, tmp_path / "out", tmp_path / "checkpoint")
+    assert Path(flag).exists()
+    assert ids(tmp_path / "out") == [*range(100)]
+    assert not (tmp_path / "out" / STAGING).exists()
+
+
+def test_a_batch_that_fails(spark, tmp_path):
+    """Nothing of it is left, and the query goes on once the cause is gone."""
+    add(tmp_path / "in", [1, 2])
+    out, checkpoint, flag = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "bad"
+    run(source(spark, tmp_path / "in"), out, checkpoint)
+    before = tree(out)
+    add(tmp_path / "in", [3])
+    flag.touch()
+
+    def fail(found):
+        for batch in found:
+            yield batch
+            if flag.exists():
+                raise RuntimeError("on purpose")
+
+    with pytest.raises((StreamingQueryException, PySparkException), match="on purpose"):
+        run(source(spark, tmp_path / "in").mapInArrow(fail, "id bigint"), out, checkpoint)
+    assert tree(out) == before
+    flag.unlink()
+    run(source(spark, tmp_path / "in").mapInArrow(fail, "id bigint"), out, checkpoint)
+    assert ids(out) == [1, 2, 3]
+
+
+def test_files_that_went_before_they_were_read(classic, tmp_path):
+    add(tmp_path / "in", [1])
+    add(tmp_path / "in", [2])
+    out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
+    run(source(classic, tmp_path / "in"), out, checkpoint)
+    shutil.rmtree(out)
+    forget_the_last_batch(checkpoint)
+    (tmp_path / "in" / "part-00000-000.tfrecord").unlink()
+    with pytest.raises(StreamingQueryException, match="ignoreMissingFiles"):
+        run(source(classic, tmp_path / "in"), out, checkpoint)
+    run(source(classic, tmp_path / "in", ignoreMissingFiles=True), out, checkpoint)
+    assert ids(out) == [2]

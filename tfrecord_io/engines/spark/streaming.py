@@ -1,0 +1,274 @@
+"""Streams: files as they come, and batches that are published once.
+
+Reading. Spark keeps nothing but offsets for a Python source, so an offset says which files were
+seen: a hash of eight bytes for each file that is there, in one text. Of files that have gone
+nothing is kept; a file that was replaced is a new one. A commit that is being published is waited
+for, so a batch holds all files of a commit, unless ``maxFilesPerTrigger`` cuts it.
+
+Writing. Each batch is an append of its own. Spark makes the writer anew for the tasks and for the
+commit of each batch, in processes that know nothing of each other; the job travels from one to the
+other in the tasks' messages. Tasks are told which query and which batch they work for, and the
+commit records that in the manifest together with the files: a batch that Spark replays after a
+crash is found there and published no second time. The query is known by the id that Spark keeps in
+the checkpoint. An abort may have no message of any task; it knows the jobs of its query by a mark
+in their hidden folders.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from tfrecord_io.attempt import write_task
+from tfrecord_io.commit import abort_job, commit_job, staging_of
+from tfrecord_io.engines.spark.conditions import in_worker
+from tfrecord_io.engines.spark.options import WriteOptions
+from tfrecord_io.engines.spark.reading import Rows, Tasks, pack
+from tfrecord_io.engines.spark.types import vector_columns, with_lists
+from tfrecord_io.engines.spark.writing import driver_pid
+from tfrecord_io.engines.spark.writing import plan as plan_append
+from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
+from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
+from tfrecord_io.staging import Staging
+from tfrecord_io.storage import open_storage
+
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.1, whose trigger takes all files in one batch.
+    SupportsTriggerAvailableNow = object
+
+#: Spark's names of the query and the batch that a task works for.
+_QUERY_PROPERTY, _BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
+
+_SEEN = "seen"
+_HASH_BYTES = 8
+
+#: How long a batch waits for a commit that is being published.
+_COMMIT_SECONDS = 60.0
+
+#: Holds a query's mark in the hidden folder of a job; longer than any mark.
+_MARK_NAME, _MARK_BYTES = "stream", 1024
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class StreamTasks(Tasks):
+    """What one Spark task reads of a batch, and the plan that says how.
+
+    Unlike that of a table, the reader is pickled before any batch is planned.
+    """
+
+    def __init__(self, tasks: tuple[Any, ...], scan: ScanPlan) -> None:
+        super().__init__(tasks)
+        self.scan = scan
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads files as they come.
+
+    Parameters
+    ----------
+    rows : Rows
+        What is read.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._last: frozenset[bytes] | None = None
+
+    def _planned(self) -> tuple[ScanPlan, dict[bytes, ScanFile]]:
+        deadline = time.monotonic() + _COMMIT_SECONDS
+        while True:
+            try:
+                scan = self._rows.plan()
+            except CommitConflictError:
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            return scan, {_hash(task.file): task.file for task in scan.tasks}
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's names from here on
+        """Return the offset at which nothing was seen."""
+        return {_SEEN: ""}
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+        """Return how many files a batch has at most."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        most = self._rows.options.max_files
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    @in_worker
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Hold to the files that are there now."""
+        self._last = frozenset(self._planned()[1])
+
+    @in_worker
+    def latestOffset(  # noqa: N802
+        self, start: dict[str, str] | None = None, limit: Any = None
+    ) -> dict[str, str]:
+        """Return the offset at which all files were seen, or as many more as a batch may have."""
+        there = self._planned()[1]
+        seen = _seen(start or self.initialOffset())
+        new = [one for one in there if one not in seen]
+        if self._last is not None:
+            new = [one for one in new if one in self._last]
+        known = {one for one in there if one in seen}
+        # Spark tells no other limit than that of `getDefaultReadLimit`, or none.
+        found = known | {*new[: getattr(limit, "max_files", None)]}
+        # Where nothing is new the offset stays, though files went: else there were an empty batch.
+        return _offset(found) if found - seen else start or self.initialOffset()
+
+    @in_worker
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        """Return what the tasks of a batch read."""
+        scan, there = self._planned()
+        asked = _seen(end) - _seen(start)
+        if not asked <= there.keys() and not self._rows.options.ignore_missing:
+            raise DatasetChangedError(
+                f"{len(asked - there.keys())} files of this batch went or were replaced before it "
+                "was read; say ignoreMissingFiles to go on without them",
+                path=scan.locations[0],
+            )
+        tasks = tuple(task for task in scan.tasks if _hash(task.file) in asked)
+        without = scan.without_tasks()
+        return [StreamTasks(packed, without) for packed in pack(tasks, self._rows.options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the rows of one task."""
+        yield from self._rows.read(partition.scan, partition.tasks)
+
+
+def _hash(file: ScanFile) -> bytes:
+    name = f"{file.url}\0{file.size}\0{file.version}"
+    return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_HASH_BYTES).digest()
+
+
+def _offset(seen: set[bytes]) -> dict[str, str]:
+    return {_SEEN: base64.b64encode(b"".join(sorted(seen))).decode()}
+
+
+def _seen(offset: dict[str, str]) -> set[bytes]:
+    data = base64.b64decode(offset[_SEEN])
+    return {data[at : at + _HASH_BYTES] for at in range(0, len(data), _HASH_BYTES)}
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def check_writable(options: WriteOptions) -> None:
+    """Raise `OptionError` unless a stream can be written with these options."""
+    if options.is_local:
+        raise OptionError("writeLocality is local; a stream can only be written as distributed")
+
+
+class StagedBatch(WriterCommitMessage):  # type: ignore[misc]
+    """What one task staged of a batch, for which job and which query."""
+
+    def __init__(self, job: WriteJob, commit: TaskCommit, query: str) -> None:
+        # Where the message arrives the options are known.
+        self.job = replace(job, storage_options={})
+        self.commit = commit
+        self.query = query
+
+
+class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Adds the batches of a query to a data set.
+
+    Parameters
+    ----------
+    options : WriteOptions
+        What was asked for; the mode is append.
+    struct : pyspark.sql.types.StructType
+        The columns of the frame.
+    """
+
+    def __init__(self, options: WriteOptions, struct: StructType) -> None:
+        self._options = options
+        self._struct = struct
+        self._job: WriteJob | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The writer whose job is needed is the one that goes to tasks.
+        in_worker(self._begun)()
+        return self.__dict__
+
+    def _begun(self) -> WriteJob:
+        if self._job is None:
+            self._job = self._begin()
+        return self._job
+
+    def _begin(self) -> WriteJob:
+        job = plan_append(self._options, self._struct, owner_pid=driver_pid())
+        if self._options.stream:
+            staging = staging_of(job)
+            path = f"{staging.job_folder(job.job_id)}/{_MARK_NAME}"
+            staging.storage.write_bytes(path, self._options.stream.encode())
+        return job
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stage the files of one task."""
+        vectors = vector_columns(self._struct)
+        batches = (with_lists(batch, vectors) for batch in iterator)
+        context = TaskContext.get()
+        query = context.getLocalProperty(_QUERY_PROPERTY)
+        if not query or context.getLocalProperty(_BATCH_PROPERTY) is None:
+            raise CommitError(
+                "Spark does not tell the task its query and batch, without which a batch cannot be "
+                "written once; use foreachBatch and df.write"
+            )
+        job = self._begun()
+        return StagedBatch(job, write_task(job, context.partitionId(), batches), query)
+
+    @in_worker
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Publish what all tasks staged, unless this batch was published before."""
+        staged = [message for message in messages if message is not None]
+        # A batch without tasks has nothing to publish.
+        for first in staged[:1]:
+            batch = StreamBatch(stream=first.query, number=batchId)
+            job = replace(first.job, storage_options=self._options.storage, batch=batch)
+            commit_job(job, [message.commit for message in staged])
+
+    def abort(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        batchId: int,  # noqa: N803 - Spark's name
+    ) -> None:
+        """Remove what was staged; what was decided stays."""
+        del batchId
+        staged = [message for message in messages if message is not None]
+        for first in staged[:1]:
+            job = replace(first.job, storage_options=self._options.storage)
+            abort_job(job, [message.commit for message in staged])
+        staging = Staging(*open_storage(self._options.path, self._options.storage))
+        for job_id in staging.job_ids():
+            if self._is_mine(staging, job_id) and not staging.is_decided(job_id):
+                staging.remove_job(job_id)
+
+    def _is_mine(self, staging: Staging, job_id: str) -> bool:
+        try:
+            path = f"{staging.job_folder(job_id)}/{_MARK_NAME}"
+            mark = staging.storage.read_bytes(path, _MARK_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return mark == self._options.stream.encode()
