@@ -64,6 +64,19 @@ def test_settings_of_a_session():
     assert from_options({}, settings) is settings
 
 
+def test_what_a_session_sets_goes_before_what_the_application_has():
+    own = {"fs.s3a.access.key": "own", "fs.s3a.session.token": "of a while", "fs.other": "x"}
+    hadoop = from_conf({**CONF, **own}).hadoop
+    assert hadoop["fs.s3a.access.key"] == "own"
+    assert hadoop["fs.s3a.secret.key"] == "hidden-word"
+    assert "fs.other" not in hadoop
+    assert storage_options("s3a://bucket/x", hadoop) == {
+        "key": "own",
+        "secret": "hidden-word",
+        "token": "of a while",
+    }
+
+
 def test_credentials_are_hidden():
     settings = from_conf(CONF)
     assert "hidden-word" not in repr(settings)

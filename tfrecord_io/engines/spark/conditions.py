@@ -34,6 +34,7 @@ from tfrecord_io.errors import (
 _CONDITIONS: tuple[tuple[type[Exception], str], ...] = (
     (DatasetExistsError, "PATH_ALREADY_EXISTS"),
     (FileNotFoundError, "PATH_NOT_FOUND"),
+    (PermissionError, "TFRECORD_PERMISSION_DENIED"),
     (UnsupportedTypeError, "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"),
     (InferenceError, "UNABLE_TO_INFER_SCHEMA"),
     (CorruptDataError, "FAILED_READ_FILE.NO_HINT"),
@@ -62,7 +63,7 @@ def in_worker(function: _F) -> _F:
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
-        except (TFRecordError, FileNotFoundError) as error:
+        except (TFRecordError, FileNotFoundError, PermissionError) as error:
             raise as_spark(error) from error
 
     return wrapped  # type: ignore[return-value]
@@ -71,8 +72,14 @@ def in_worker(function: _F) -> _F:
 def as_spark(error: Exception) -> AnalysisException:
     """Return an error as an exception of Spark's, with the condition that fits."""
     condition = next((name for kind, name in _CONDITIONS if isinstance(error, kind)), None)
+    text = str(error)
+    if isinstance(error, PermissionError) and "credentials" in text:
+        text += (
+            ". In Spark they are fs.s3a.access.key and fs.s3a.secret.key, as settings of a classic "
+            "session, or as options; Spark Connect passes on no secrets among its settings"
+        )
     return AnalysisException(
-        message=str(error), errorClass=condition or "TFRECORD_ERROR", messageParameters={}
+        message=text, errorClass=condition or "TFRECORD_ERROR", messageParameters={}
     )
 
 

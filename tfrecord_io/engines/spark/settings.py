@@ -3,6 +3,7 @@
 A Python data source runs beside the driver's JVM and sees no settings, so the client collects them:
 `of_session` for the classic and the Connect session. They travel as two options, of which the
 one with credentials has ``secret`` in its name: Spark then redacts it wherever it shows options.
+Settings whose names look secret Spark gives to no Connect client; there they have to be options.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def from_conf(
     conf : mapping
         What ``session.conf.getAll`` holds.
     hadoop : mapping, optional
-        Hadoop's settings; by default the ``spark.hadoop.*`` entries.
+        Hadoop's settings; by default the entries ``spark.hadoop.fs.*`` and ``fs.*``.
     parallelism : int, optional
         If it is known; else worked out from the entries.
     """
@@ -182,8 +183,10 @@ def _is_of_stores(key: str) -> bool:
 
 
 def _hadoop_of_conf(conf: Mapping[str, str]) -> dict[str, str]:
+    # Those of the application have a prefix; what a session sets itself, without one, goes before.
     prefix = "spark.hadoop."
     named = {key.removeprefix(prefix): conf[key] for key in conf if key.startswith(prefix)}
+    named.update((key, conf[key]) for key in conf if not key.startswith("spark."))
     return {key: value for key, value in named.items() if _is_of_stores(key)}
 
 

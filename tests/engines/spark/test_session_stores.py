@@ -1,0 +1,165 @@
+"""Settings of the session, against real servers: where paths are, and who may read them."""
+
+import contextlib
+import uuid
+
+import fsspec
+import pyarrow as pa
+import pytest
+
+import tfrecord_io as tfr
+
+pyspark = pytest.importorskip("pyspark")
+from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
+
+
+@contextlib.contextmanager
+def settings(session, **entries):
+    """Settings of a session for a while; ``_`` stands for a point."""
+    names = {name.replace("_", "."): value for name, value in entries.items()}
+    for name, value in names.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in names:
+            session.conf.unset(name)
+
+
+def s3a(server, **changes):
+    """The server's settings as Hadoop's users have them: no scheme, no TLS, bucket in the path."""
+    host = server.storage_options["client_kwargs"]["endpoint_url"].removeprefix("http://")
+    return {
+        "fs_s3a_endpoint": host,
+        "fs_s3a_endpoint_region": "us-east-1",
+        "fs_s3a_connection_ssl_enabled": "false",
+        "fs_s3a_path_style_access": "true",
+        "fs_s3a_access_key": server.storage_options["key"],
+        "fs_s3a_secret_key": server.storage_options["secret"],
+        **changes,
+    }
+
+
+def secrets(session, server):
+    """What a Connect client has to say again: Spark gives it no setting that looks secret."""
+    if hasattr(session, "_jsparkSession"):
+        return {}
+    return {
+        "fs.s3a.access.key": server.storage_options["key"],
+        "fs.s3a.secret.key": server.storage_options["secret"],
+    }
+
+
+def test_s3a(spark, s3_server):
+    path = f"{s3_server.url}/{uuid.uuid4().hex}".replace("s3://", "s3a://")
+    more = secrets(spark, s3_server)
+    with settings(spark, **s3a(s3_server)):
+        spark.range(0, 6, 1, 2).write.format("tfrecord").options(**more).save(path)
+        frame = spark.read.format("tfrecord").options(**more).load(path)
+        assert sorted(row.id for row in frame.collect()) == [*range(6)]
+        if more:
+            with pytest.raises(AnalysisException, match="as options") as error:
+                spark.read.format("tfrecord").load(path)
+            assert error.value.getCondition() == "TFRECORD_PERMISSION_DENIED"
+    table = tfr.read_table(path, storage_options=s3_server.storage_options)
+    assert table["id"].to_pylist() == [*range(6)]
+
+
+def test_settings_of_one_bucket(classic, s3_server):
+    path = f"{s3_server.url}/{uuid.uuid4().hex}".replace("s3://", "s3a://")
+    bucket = s3_server.url.removeprefix("s3://")
+    wrong = s3a(s3_server, fs_s3a_access_key="nobody")
+    right = {f"fs_s3a_bucket_{bucket}_access_key": s3_server.storage_options["key"]}
+    with settings(classic, **wrong, **right):
+        classic.range(3).write.format("tfrecord").save(path)
+        assert classic.read.format("tfrecord").load(path).count() == 3
+
+
+@pytest.mark.parametrize("way", ["settings", "options"])
+def test_secrets_show_nowhere(spark, s3_server, capfd, way):
+    """Neither in plans, which the UI shows as well, nor in errors, nor in what is logged."""
+    path = f"{s3_server.url}/{uuid.uuid4().hex}".replace("s3://", "s3a://")
+    word = "wordthatmustnotshow"
+    tfr.write_table(pa.table({"id": [1]}), path, storage_options=s3_server.storage_options)
+
+    def reading(schema, secret):
+        reader = spark.read.format("tfrecord").schema(schema)
+        options = {"fs.s3a.secret.key": secret} if way == "options" else {}
+        return reader.options(**{**secrets(spark, s3_server), **options}).load(path)
+
+    with settings(spark, **s3a(s3_server)):
+        frame = reading("id long", s3_server.storage_options["secret"])
+        assert frame.count() == 1
+        for mode in ("simple", "extended", "codegen", "cost", "formatted"):
+            frame.where("id > 0").explain(mode=mode)
+        shown = capfd.readouterr()
+        assert "tfrecord" in shown.out
+        secret = s3_server.storage_options["secret"]
+        assert secret not in shown.out + shown.err + repr(frame) + str(frame.schema)
+    options = {"fs.s3a.access.key": "nobody", "fs.s3a.secret.key": word}
+    changed = {name.replace(".", "_"): value for name, value in options.items()}
+    with settings(spark, **s3a(s3_server, **changed)):
+        more = {**secrets(spark, s3_server), **options} if way == "options" else {}
+        for refused in (
+            lambda: spark.read.format("tfrecord").options(**more).load(path),
+            lambda: (
+                spark.range(1).write.format("tfrecord").options(**more).mode("append").save(path)
+            ),
+        ):
+            with pytest.raises(PySparkException) as error:
+                refused()
+            assert word not in str(error.value) + repr(error.value)
+        shown = capfd.readouterr()
+        assert word not in shown.out + shown.err
+
+
+def test_bare_paths_are_of_the_default_file_system(spark, hdfs_server, tmp_path):
+    name = f"/{uuid.uuid4().hex}"
+    fsspec.core.url_to_fs(hdfs_server.url)[0].mkdir(name)
+    frame = spark.range(0, 6, 1, 2).selectExpr("id", "id % 2 as p")
+    with settings(spark, fs_defaultFS=hdfs_server.url):
+        frame.write.format("tfrecord").partitionBy("p").save(f"{name}/data")
+        assert spark.read.format("tfrecord").load(f"{name}/data/p=1").count() == 3
+        assert spark.read.format("tfrecord").load(f"{name}/data").columns == ["id", "p"]
+        # What names its file system is where it says.
+        frame.write.format("tfrecord").partitionBy("p").save(f"file://{tmp_path}/data")
+        with pytest.raises(PySparkException, match="PATH_ALREADY_EXISTS"):
+            frame.write.format("tfrecord").save(f"{hdfs_server.url}{name}/data")
+    files = tfr.read_table(f"{hdfs_server.url}{name}/data", path_column="file")
+    assert files.num_rows == 6
+    found = {file.partition(f"{name}/data/")[2] for file in files["file"].to_pylist()}
+    assert found == {*data_files(tmp_path / "data")}
+
+
+def test_a_temporary_view_of_a_registered_session(classic, s3_server):
+    """SQL says nothing of a session: the settings are those at the time of register."""
+    from tfrecord_io.engines import spark as tfr_spark
+
+    path = f"{s3_server.url}/{uuid.uuid4().hex}".replace("s3://", "s3a://")
+    with settings(classic, **s3a(s3_server)):
+        classic.range(3).write.format("tfrecord").save(path)
+        tfr_spark.register(classic)
+        classic.sql(f"CREATE TEMPORARY VIEW stored USING tfrecord OPTIONS (path '{path}')")
+        try:
+            classic.sql("INSERT INTO stored VALUES (3)")
+            assert classic.read.format("tfrecord").load(path).count() == 4
+        finally:
+            classic.sql("DROP VIEW stored")
+    tfr_spark.register(classic)
+
+
+def test_a_stream(classic, s3_server, hdfs_server, tmp_path):
+    """From one store to another, the checkpoint on a third; a replayed batch adds nothing."""
+    name = uuid.uuid4().hex
+    source = f"{s3_server.url}/{name}".replace("s3://", "s3a://")
+    target = f"{hdfs_server.url}/{name}"
+    with settings(classic, **s3a(s3_server)):
+        classic.range(4).write.format("tfrecord").save(source)
+        reader = classic.readStream.format("tfrecord").schema("id bigint")
+        for _ in range(2):
+            writer = reader.load(source).writeStream.format("tfrecord")
+            writer = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+            writer.start(target).awaitTermination()
+            assert tfr.count_rows(target) == 4
+            (tmp_path / "commits" / "0").unlink()
+            (tmp_path / "commits" / ".0.crc").unlink()
