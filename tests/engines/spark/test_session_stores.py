@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
+from tests.support.trees import data_files
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
