@@ -386,48 +386,6 @@ def test_data_sets_of_spark_tfrecord(spark, name):
     assert frame.count() == len(manifest["rows"])
 
 
-# --- SQL ------------------------------------------------------------------------------------------
-
-
-def test_temporary_view(spark, tmp_path):
-    path = tmp_path / "data"
-    spark.range(3).selectExpr("id", "id % 2 as p").write.format("tfrecord").partitionBy("p").save(
-        str(path)
-    )
-    spark.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW v USING tfrecord "
-        f"OPTIONS (path '{path}', partitionBy 'p')"
-    )
-    assert rows(spark.sql("SELECT p, id FROM v WHERE p = 0")) == [(0, 0), (0, 2)]
-    spark.sql("INSERT INTO v VALUES (7, 1)")
-    assert rows(spark.sql("SELECT id FROM v WHERE p = 1")) == [(1,), (7,)]
-    assert len(list(path.glob("p=1/part-*"))) == 2
-    spark.sql("INSERT OVERWRITE v VALUES (9, 5)")
-    assert rows(spark.read.format("tfrecord").load(str(path))) == [(9, 5)]
-    spark.range(20, 21).selectExpr("id", "id as p").write.insertInto("v")
-    # Spark keeps what it planned for the whole of a view.
-    with pytest.raises(PySparkException, match="create the view again"):
-        spark.sql("SELECT * FROM v").collect()
-    assert rows(spark.read.format("tfrecord").load(str(path))) == [(20, 20), (9, 5)]
-    spark.sql("DROP VIEW v")
-
-
-def test_table_of_the_catalog(spark, tmp_path):
-    path = tmp_path / "data"
-    spark.range(3).write.format("tfrecord").save(str(path))
-    spark.sql(f"CREATE TABLE t USING tfrecord LOCATION '{path}'")
-    try:
-        assert rows(spark.sql(f"SELECT * FROM t WITH (path='{path}')")) == [(0,), (1,), (2,)]
-        spark.sql(f"INSERT INTO t WITH (path='{path}') VALUES (5)")
-        assert rows(spark.read.format("tfrecord").load(str(path)))[-1] == (5,)
-        for statement in ("SELECT * FROM t", "INSERT INTO t VALUES (5)"):
-            with pytest.raises(AnalysisException, match=r"WITH \(path='...'\)"):
-                spark.sql(statement).collect()
-    finally:
-        spark.sql("DROP TABLE t")
-    assert (path / "_SUCCESS").exists()
-
-
 def test_session_without_register(sessions, events):
     """The functional form changes nothing in Spark."""
     for session in sessions.values():

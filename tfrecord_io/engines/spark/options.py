@@ -153,7 +153,8 @@ class _Texts:
     """Options by their name in lower case."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._texts = {name.lower(): text for name, text in options.items()}
+        # Catalog.createTable tells options as properties of the table.
+        self._texts = {name.lower().removeprefix("option."): options[name] for name in options}
         for name in self._texts:
             if not (name in _NAMES or name in _OF_SPARK or name in _OF_OURS or _is_store(name)):
                 near = difflib.get_close_matches(name, _NAMES, 1)
@@ -226,10 +227,16 @@ class _Texts:
         if not all(found):
             raise OptionError(
                 "there is no path. Name one: load(path), save(path) or OPTIONS (path '...'). Of a "
-                "table in the catalog Spark tells a Python data source neither path nor options: "
-                "say SELECT ... FROM table WITH (path='...'), or use a temporary view"
+                "table in the catalog Spark tells a Python data source no path: make the table of "
+                "data that are there, CREATE TABLE name USING tfrecord LOCATION '...' without "
+                "columns and without AS SELECT, or say FROM or INTO name WITH (path='...')"
             )
         return found
+
+
+def is_of_table(name: str) -> bool:
+    """Return whether an option says what a table is; neither secrets nor what is asked of it."""
+    return name.lower() in _NAMES
 
 
 def _is_store(name: str) -> bool:

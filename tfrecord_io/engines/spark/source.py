@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from tfrecord_io.engines.spark import reading, streaming, writing
+from tfrecord_io.engines.spark import reading, streaming, tables, writing
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
@@ -69,8 +69,11 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         asked = read_options(self.options, self._settings)
         if DESCRIBE_OPTION in self.options:
             return StructType().add(_described(asked, self.options[DESCRIBE_OPTION]), "boolean")
-        self._stored = reading.plan(asked, columns=asked.columns, schema_only=True).schema
-        return spark_schema(self._stored)
+        plan = reading.plan(asked, columns=asked.columns, schema_only=True)
+        self._stored = plan.schema
+        return tables.remembering(
+            spark_schema(plan.schema), self.options, plan.partition_schema.names
+        )
 
     def _is_needed(self) -> str:
         options = write_options(self.options, self._settings, overwrite=False)
@@ -82,7 +85,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     @in_worker
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads these columns."""
-        options = read_options(self.options, self._settings)
+        options = read_options(tables.options_of(schema, self.options), self._settings)
         kind = reading.FilteringReader if self._settings.push_filters else reading.Reader
         return kind(reading.Rows(options, _readable(schema), self._stored_schema()))
 
@@ -101,7 +104,8 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     @in_worker
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Begin a write."""
-        options = write_options(self.options, self._settings, overwrite=overwrite)
+        known = tables.options_of(schema, self.options)
+        options = write_options(known, self._settings, overwrite=overwrite)
         return writing.make_writer(options, schema)
 
     @in_worker
