@@ -67,7 +67,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def sessions() -> Iterator[dict[str, Any]]:
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """The classic session, and a Connect client of a server in its JVM, by name."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         if "CI" in os.environ:
@@ -90,6 +90,7 @@ def sessions() -> Iterator[dict[str, Any]]:
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.driver.memory", "1g")
             .config("spark.sql.shuffle.partitions", "3")
+            .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
             .config("spark.sql.session.timeZone", "Asia/Kolkata")
             .config("spark.plugins", "org.apache.spark.sql.connect.SparkConnectPlugin")
             .config("spark.connect.grpc.binding.address", "127.0.0.1")

@@ -16,10 +16,9 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support.datasets import PARTITION_BY, as_in_spark, hard_table, sequence_table
-from tests.support.servers import Server
-from tests.support.trees import tree
+from tests.support.servers import Server, s3a_options
+from tests.support.trees import stored_files, tree
 from tfrecord_io.options import RecordType, SaveMode
-from tfrecord_io.storage import open_storage
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("pyspark")
@@ -102,19 +101,7 @@ def by_spark(
         if name != "storage_options" and value is not None
     }
     writer = frame.write.format("tfrecord").partitionBy(*PARTITION_BY).mode(mode)
-    writer.options(**told, **s3a(options["storage_options"])).save(url)
-
-
-def s3a(storage_options: dict[str, Any]) -> dict[str, str]:
-    """The names of Hadoop for what fsspec is told."""
-    if not storage_options:
-        return {}
-    return {
-        "fs.s3a.access.key": storage_options["key"],
-        "fs.s3a.secret.key": storage_options["secret"],
-        "fs.s3a.endpoint": storage_options["client_kwargs"]["endpoint_url"],
-        "fs.s3a.endpoint.region": storage_options["client_kwargs"]["region_name"],
-    }
+    writer.options(**told, **s3a_options(options["storage_options"])).save(url)
 
 
 # --- readers: as an Arrow table of the rows, sorted, and the engine's own types -------------------
@@ -132,7 +119,7 @@ def read_by_dask(scheduler: Any, url: str, options: dict[str, Any]) -> pa.Table:
 
 def read_by_spark(session: Any, url: str, options: dict[str, Any]) -> pa.Table:
     reader = session.read.format("tfrecord").option("recordType", options["record_type"])
-    return reader.options(**s3a(options["storage_options"])).load(url).toArrow()
+    return reader.options(**s3a_options(options["storage_options"])).load(url).toArrow()
 
 
 # --- the tests ------------------------------------------------------------------------------------
@@ -199,15 +186,6 @@ def options_of(
     }
 
 
-def files_of(store: Server, url: str) -> dict[str, bytes]:
-    """Every file, hidden ones too; no upload may be open."""
-    storage, root = open_storage(url, store.storage_options)
-    assert storage.uploads(root) == []
-    return {
-        path: storage.read_bytes(f"{root}/{path}", 1 << 30) for path in storage.tree(root).files
-    }
-
-
 @pytest.mark.parametrize(("place", "record_type", "compression"), CASES, indirect=["place"])
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
 def test_every_tree_is_the_same(
@@ -219,7 +197,7 @@ def test_every_tree_is_the_same(
     wanted = expected(record_type, compression)
     for (mode, table), files in zip(steps(record_type), wanted, strict=True):
         write(table, url, mode, options)
-        assert files_of(place, url) == files
+        assert stored_files(url, place.storage_options) == files
 
 
 @pytest.mark.parametrize("record_type", TABLES)

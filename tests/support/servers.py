@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -178,6 +178,18 @@ def _start_s3(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
                 log = (folder / "log").read_text()
                 raise RuntimeError(f"S3 does not start: {log[-5000:]}") from last
             time.sleep(0.05)
+
+
+def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
+    """Return what S3 is told by fsspec in Hadoop's names, none for other stores."""
+    if not storage_options:
+        return {}
+    return {
+        "fs.s3a.access.key": storage_options["key"],
+        "fs.s3a.secret.key": storage_options["secret"],
+        "fs.s3a.endpoint": storage_options["client_kwargs"]["endpoint_url"],
+        "fs.s3a.endpoint.region": storage_options["client_kwargs"]["region_name"],
+    }
 
 
 def _free_ports(count: int) -> list[int]:

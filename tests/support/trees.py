@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.support.frames import examples
+from tfrecord_io.storage import open_storage
 
 
 def tree(root: Path) -> dict[str, bytes | None]:
@@ -15,6 +16,15 @@ def tree(root: Path) -> dict[str, bytes | None]:
     return {
         path.relative_to(root).as_posix(): path.read_bytes() if path.is_file() else None
         for path in sorted(root.rglob("*"))
+    }
+
+
+def stored_files(url: str, storage_options: Mapping[str, Any]) -> dict[str, bytes]:
+    """Every file below a URL, hidden ones too; no upload may be open."""
+    storage, root = open_storage(url, storage_options)
+    assert storage.uploads(root) == []
+    return {
+        path: storage.read_bytes(f"{root}/{path}", 1 << 30) for path in storage.tree(root).files
     }
 
 

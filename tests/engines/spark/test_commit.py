@@ -2,14 +2,19 @@
 
 import os
 import signal
+import time
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
-from tests.support.trees import tree
+from tests.support.servers import s3a_options
+from tests.support.trees import stored_files, tree
 from tfrecord_io.ownership import start_time
+from tfrecord_io.staging import Staging
+from tfrecord_io.storage import open_storage
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException  # noqa: E402
@@ -121,3 +126,105 @@ def test_the_job_belongs_to_the_jvm(spark, sessions, tmp_path):
     assert tfr.count_rows(path) == 2
     jvm = sessions["classic"].sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     assert f"-{jvm}-{start_time(jvm)}" in Path(seen).read_text()
+
+
+# --- on every kind of store -----------------------------------------------------------------------
+
+MINUTE = 60
+
+
+@pytest.fixture(params=["local", "hdfs", "s3"])
+def remote(request, tmp_path):
+    """A place on each kind of store, with what Spark and the core are told to get there."""
+    if request.param == "local":
+        return str(tmp_path / "stored"), {}, {}
+    server = request.getfixturevalue(f"{request.param}_server")
+    options = server.storage_options
+    return f"{server.url}/{uuid.uuid4().hex}", s3a_options(options), options
+
+
+def append(frame, url, told):
+    frame.write.format("tfrecord").mode("append").options(**told).save(url)
+
+
+def test_attempts_that_fail_or_are_killed(classic, remote, tmp_path):
+    """Two tasks, of which one fails and one is killed, each once and after its first rows."""
+    url, told, options = remote
+    append(classic.range(100, 103), url, told)
+    before = stored_files(url, options)
+    flags = str(tmp_path)
+
+    def once(batches):
+        for index, batch in enumerate(batches):
+            yield batch
+            first = batch.column("id")[0].as_py()
+            flag = Path(flags, f"flag-{first >= 10_000}")
+            if index == 0 and not flag.exists():
+                flag.touch()
+                if first >= 10_000:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                raise RuntimeError("once")
+
+    append(classic.range(0, 20_000, 1, 2).mapInArrow(once, "id long"), url, told)
+    assert len(list(tmp_path.glob("flag-*"))) == 2
+    table = tfr.read_table(url, storage_options=options)
+    assert sorted(table["id"].to_pylist()) == sorted([*range(20_000), 100, 101, 102])
+    after = stored_files(url, options)
+    assert len(after) == len(before) + 2
+    assert {path: after[path] for path in before if path != "_SUCCESS"} == {
+        path: data for path, data in before.items() if path != "_SUCCESS"
+    }
+
+
+def test_an_abort_while_a_task_writes(classic, remote, tmp_path):
+    """One task fails for good while the other is in the midst of its rows, and goes on after it."""
+    url, told, options = remote
+    append(classic.range(100, 103), url, told)
+    before = stored_files(url, options)
+    began, ended = tmp_path / "began", tmp_path / "ended"
+
+    def wait(condition):
+        deadline = time.monotonic() + MINUTE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            time.sleep(0.01)
+
+    def part(batches):
+        import pyarrow as pa
+
+        staging = Staging(*open_storage(url, options))
+        for batch in batches:
+            yield batch
+            if batch.column("id")[0].as_py() >= 10_000:
+                wait(began.exists)
+                raise RuntimeError("always")
+            began.write_text(str(os.getpid()))
+            try:
+                wait(lambda: not staging.job_ids())
+                for _ in range(100):
+                    yield pa.record_batch({"id": pa.array(range(10_000), pa.int64())})
+            finally:
+                ended.touch()
+
+    frame = classic.range(0, 20_000, 1, 2).mapInArrow(part, "id long")
+    with pytest.raises(PySparkException, match="always"):
+        append(frame, url, told)
+    assert stored_files(url, options) == before
+    wait(lambda: ended.exists() or start_time(int(began.read_text())) is None)
+    assert stored_files(url, options) == before
+
+
+def test_a_commit_that_is_refused(classic, remote):
+    """Another writer is done first, and the mode is error."""
+    url, told, options = remote
+
+    def interfere(batches):
+        tfr.write_table(pa.table({"id": [1]}), url, storage_options=options)
+        yield from batches
+
+    frame = classic.range(0, 2, 1, 1).mapInArrow(interfere, "id long")
+    with pytest.raises(PySparkException, match="DatasetExistsError"):
+        frame.write.format("tfrecord").options(**told).save(url)
+    assert {*stored_files(url, options)} == {"_SUCCESS", "part-00000-000.tfrecord"}
+    assert tfr.read_table(url, storage_options=options)["id"].to_pylist() == [1]

@@ -78,20 +78,18 @@ def test_table_of_all_kinds_program(spark, tmp_path):
     assert tree(Path(path)) == before
 
 
-def test_connector_program(classic, tmp_path):
+def test_connector_program(spark, tmp_path):
     from pyspark.ml.linalg import Vectors
 
     vectors = [Vectors.dense([1.0, 2.5]), Vectors.sparse(4, [1, 3], [7.0, 9.0]), None]
     vectors += [Vectors.dense([]), Vectors.sparse(2, [], [])]
-    df = classic.createDataFrame(
-        [(i, v, i % 2 == 0) for i, v in enumerate(vectors)], ["i", "v", "b"]
-    )
+    df = spark.createDataFrame([(i, v, i % 2 == 0) for i, v in enumerate(vectors)], ["i", "v", "b"])
     df.coalesce(1).write.format("tfrecords").save(str(tmp_path / "data"))
     table = tfr.read_table(tmp_path / "data")
     expected = [[1.0, 2.5], [0.0, 7.0, 0.0, 9.0], None, [], [0.0, 0.0]]
     assert table["v"].to_pylist() == expected
     assert table["b"].to_pylist() == [True, False, True, False, True]
-    back = classic.read.format("tfrecords").load(str(tmp_path / "data"))
+    back = spark.read.format("tfrecords").load(str(tmp_path / "data"))
     assert [row.v for row in back.sort("i").collect()] == expected
 
 
@@ -262,6 +260,21 @@ def test_modes(spark, tmp_path):
             spark.range(1).write.format("tfrecord").mode(mode).save(path)
         assert condition(error) == "PATH_ALREADY_EXISTS"
     assert ids() == [9]
+
+
+@pytest.mark.parametrize("partition_by", ["number", ["number"]])
+def test_all_said_in_save(spark, tmp_path, partition_by):
+    path = str(tmp_path / "data")
+    for _ in range(2):
+        words(spark).write.save(
+            path, format="tfrecord", mode="overwrite", partitionBy=partition_by, codec="gzip"
+        )
+        assert {one.name for one in Path(path).glob("number=*")} == {
+            "number=1",
+            "number=2",
+            "number=8",
+        }
+    assert all(one.suffix == ".gz" for one in Path(path).rglob("part-*"))
 
 
 def test_overwriting_what_is_read(spark, tmp_path):
