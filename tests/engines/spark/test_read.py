@@ -35,6 +35,9 @@ def rows(frame):
     return sorted(map(tuple, frame.collect()), key=repr)
 
 
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+
 @pytest.fixture(scope="module")
 def events(tmp_path_factory):
     """3 days of 4 rows each, written by the core."""
@@ -302,11 +305,40 @@ def test_files_that_went(spark, wild):
 # --- filters and tasks ----------------------------------------------------------------------------
 
 
-def test_filters_prune_files(spark, wild):
+@pytest.fixture
+def pushdown(sessions):
+    """Sessions whose user wants filters to be pushed down."""
+    for session in sessions.values():
+        session.conf.set(PUSHDOWN, "true")
+    yield
+    for session in sessions.values():
+        session.conf.unset(PUSHDOWN)
+
+
+def test_filters_do_not_meet(spark, filtered, pushdown):
+    """Spark would use the filters that it pushed last for all that is made of one frame."""
+    frame = load(spark, filtered)
+    early, late = frame.where("n < 2"), frame.where("day = '2026-01-03'")
+    assert (early.count(), late.count(), frame.count()) == (4, 4, 12)
+    assert early.union(late).count() == 8
+    assert early.crossJoin(late.select("id")).count() == 16
+    frame.createOrReplaceTempView("twice")
+    two = "SELECT * FROM twice WHERE n < 2 UNION ALL SELECT * FROM twice WHERE n > 3"
+    assert spark.sql(two).count() == 8
+    assert spark.sql("SELECT * FROM twice").count() == 12
+
+
+def test_pushing_filters_has_to_be_possible(spark, filtered):
+    with pytest.raises(AnalysisException, match="filterPushdown"):
+        load(spark, filtered, pushFilters=True)
+
+
+def test_filters_prune_files(spark, wild, pushdown):
     """Files that a filter on partition columns excludes are not opened: they are damaged."""
     for path in (wild / "day=2026-01-03").rglob("part-*"):
         path.write_bytes(b"damaged")
-    frame = spark.read.format("tfrecord").schema("id bigint, name string").load(str(wild))
+    reader = spark.read.format("tfrecord").schema("id bigint, name string")
+    frame = reader.option("pushFilters", True).load(str(wild))
     assert frame.where("day < '2026-01-03' and n > 0").count() == 6
     assert frame.where("day in ('2026-01-01')").where("id % 2 = 0").count() == 2
     with pytest.raises(PySparkException):
@@ -345,8 +377,8 @@ def filtered(tmp_path_factory):
 
 
 @pytest.mark.parametrize("text", FILTERS)
-def test_filters_keep_what_spark_keeps(classic, filtered, text):
-    frame = load(classic, filtered)
+def test_filters_keep_what_spark_keeps(classic, filtered, text, pushdown):
+    frame = load(classic, filtered, pushFilters=True)
     # Of rows that came from Python nothing is pushed down: Spark filters by itself.
     expected = classic.createDataFrame(frame.collect(), frame.schema).where(text)
     # As text: NaN is no equal of itself.

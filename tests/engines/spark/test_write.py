@@ -1,6 +1,7 @@
 """What Spark writes: the trees of the core, through the ordinary DataFrameWriter."""
 
 import datetime as dt
+import operator
 from decimal import Decimal
 from pathlib import Path
 
@@ -394,20 +395,25 @@ def test_other_formats_pass_through(spark, tmp_path):
 def test_unregister_restores(sessions, tmp_path):
     from pyspark.sql import readwriter as of_classic
     from pyspark.sql.connect import readwriter as of_connect
+    from pyspark.sql.connect.streaming import readwriter as streams_of_connect
+    from pyspark.sql.streaming import readwriter as streams_of_classic
+
+    names = {
+        of_classic: ("DataFrameReader.load", "DataFrameWriter.save", "DataFrameWriter.saveAsTable"),
+        streams_of_classic: (
+            "DataStreamReader.load",
+            "DataStreamWriter.start",
+            "DataStreamWriter.toTable",
+        ),
+    }
+    names[of_connect], names[streams_of_connect] = names.values()
 
     def methods():
         return [
-            getattr(owner, name)
-            for module in (of_classic, of_connect)
-            for owner, name in (
-                (module.DataFrameReader, "load"),
-                (module.DataFrameWriter, "save"),
-                (module.DataFrameWriter, "saveAsTable"),
-            )
+            operator.attrgetter(name)(module) for module, some in names.items() for name in some
         ]
 
-    key = "spark.sql.python.filterPushdown.enabled"
-    before, setting = methods(), sessions["classic"].conf.get(key, None)
+    before = methods()
     for session in sessions.values():
         tfr_spark.register(session)
         tfr_spark.register(session)
@@ -416,4 +422,3 @@ def test_unregister_restores(sessions, tmp_path):
     assert not set(before) & set(methods())
     tfr_spark.unregister()
     assert methods() == before
-    assert sessions["classic"].conf.get(key, None) == setting

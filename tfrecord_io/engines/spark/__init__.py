@@ -40,17 +40,14 @@ from tfrecord_io.engines.spark.source import NAMES, source_class
 
 __all__ = ["read_tfrecord", "register", "unregister", "write_tfrecord"]
 
-_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-
-#: Registered sessions, with what their setting for pushing filters down was.
-_registered: list[tuple[Any, str | None]] = []
+#: Registered sessions.
+_registered: list[Any] = []
 
 
 def register(session: SparkSession) -> None:
     """Bring ``format("tfrecord")``, and ``"tfrecords"``, to a session.
 
-    Turns ``spark.sql.python.filterPushdown.enabled`` on for the session, and completes
-    DataFrameReader and DataFrameWriter in this process, see
+    Completes DataFrameReader, DataFrameWriter and their twins for streams in this process, see
     `tfrecord_io.engines.spark.completion`. Calling it again takes over changed settings for SQL.
 
     Parameters
@@ -71,8 +68,7 @@ def register(session: SparkSession) -> None:
     """
     _register_source(session, of_session(session))
     if not _is_registered(session):
-        _registered.append((session, session.conf.get(_PUSHDOWN, None)))
-    session.conf.set(_PUSHDOWN, "true")
+        _registered.append(session)
     completion.install(connect=is_connect(session))
     stream_completion.install(connect=is_connect(session))
 
@@ -80,28 +76,21 @@ def register(session: SparkSession) -> None:
 def unregister(session: SparkSession | None = None) -> None:
     """Undo `register`.
 
-    The session's setting is what it was, and once no session is registered, so are Spark's classes.
-    Spark itself forgets no data source before the session ends.
+    Once no session is registered, Spark's classes are what they were. Spark itself forgets no data
+    source before the session ends.
 
     Parameters
     ----------
     session : pyspark.sql.SparkSession, optional
         By default all sessions.
     """
-    leaving = [one for one in _registered if session is None or one[0] is session]
-    for one in leaving:
-        _registered.remove(one)
-        known, before = one
-        if before is None:
-            known.conf.unset(_PUSHDOWN)
-        else:
-            known.conf.set(_PUSHDOWN, before)
+    _registered[:] = [one for one in _registered if session is not None and one is not session]
     if not _registered:
         completion.uninstall()
 
 
 def _is_registered(session: Any) -> bool:
-    return any(known is session for known, _ in _registered)
+    return any(known is session for known in _registered)
 
 
 def _register_source(session: Any, settings: Settings) -> None:

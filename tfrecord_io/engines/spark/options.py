@@ -41,7 +41,7 @@ _READ = (
     *("basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "samplingRatio", "mode", "pathColumn"),
     *("columnNameOfCorruptRecord", "columns", "maxPartitionBytes", "openCostInBytes", "timeZone"),
-    "maxFilesPerTrigger",
+    *("maxFilesPerTrigger", "pushFilters"),
 )
 _WRITE = (
     *("maxRecordsPerFile", "compressionLevel", "float64", "emptyPartition", "partitionBy"),
@@ -92,6 +92,9 @@ class ReadOptions:
         How files are packed into tasks, see `tfrecord_io.engines.spark.reading`.
     max_files : int or None
         How many files a batch of a stream has at most.
+    push_filters : bool
+        Whether Spark's filters leave files and rows out early; see
+        `tfrecord_io.engines.spark.reading.FilteringReader`.
     """
 
     paths: tuple[str, ...]
@@ -113,6 +116,7 @@ class ReadOptions:
     open_cost_bytes: int
     parallelism: int
     max_files: int | None
+    push_filters: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -283,6 +287,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         open_cost_bytes=texts.size("openCostInBytes", max(1, settings.open_cost_bytes)),
         parallelism=max(1, settings.parallelism),
         max_files=texts.count("maxFilesPerTrigger"),
+        push_filters=_pushes_filters(texts, settings),
     )
 
 
@@ -301,6 +306,16 @@ def _on_corrupt(texts: _Texts, settings: Settings) -> OnCorrupt:
             raise OptionError("mode and ignoreCorruptFiles contradict each other; give one of them")
         return "skip_file"
     return _ON_CORRUPT[(mode or "FAILFAST").lower()]
+
+
+def _pushes_filters(texts: _Texts, settings: Settings) -> bool:
+    is_asked = texts.flag("pushFilters", False)
+    if is_asked and not settings.push_filters:
+        raise OptionError(
+            "pushFilters needs spark.sql.python.filterPushdown.enabled, which is false: set it to "
+            "true"
+        )
+    return is_asked
 
 
 def _time(texts: _Texts, name: str, zone: str) -> float | None:

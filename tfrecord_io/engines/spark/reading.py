@@ -196,7 +196,13 @@ class Reader(DataSourceReader):  # type: ignore[misc]
 
 
 class FilteringReader(Reader):
-    """A reader that takes filters; Spark refuses it where the session does not push them down."""
+    """A reader that takes filters.
+
+    Spark 4.3 keeps one planned read for all that is made of a loaded frame, view or table, that of
+    the filters which it pushed last (``PythonDataSourceV2.readInfo``): of a union of two filtered
+    parts of a frame both would read the second part's files, and the whole frame, read later, only
+    these. So it is for those who ask for it, and filter what they load in one way only.
+    """
 
     @in_worker
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name

@@ -86,7 +86,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads these columns."""
         options = read_options(tables.options_of(schema, self.options), self._settings)
-        kind = reading.FilteringReader if self._settings.push_filters else reading.Reader
+        kind = reading.FilteringReader if options.push_filters else reading.Reader
         return kind(reading.Rows(options, _readable(schema), self._stored_schema()))
 
     @in_worker
