@@ -291,15 +291,21 @@ def test_damage_is_skipped(spark, damaged):
 
 
 def test_files_that_went(spark, wild):
-    schema = "id bigint"
-    gone = next(wild.rglob("part-*"))
-    files = spark.read.format("tfrecord").schema(schema)
-    # One partition holds all files: the first file's rows are out before the other is opened.
-    frame = (
-        files.option("ignoreMissingFiles", True).option("maxPartitionBytes", "1g").load(str(wild))
-    )
+    """After the read was planned, which Spark does at the first look at a frame."""
+    reader = spark.read.format("tfrecord").schema("id bigint").option("maxPartitionBytes", "1g")
+    strict = reader.load(str(wild))
+    assert strict.count() == 12
+    lenient = reader.option("ignoreMissingFiles", True).load(str(wild))
+    assert lenient.count() == 12
+    gone, changed, *_ = wild.rglob("part-*")
     gone.unlink()
-    assert frame.count() == 10
+    assert lenient.count() == 10
+    with pytest.raises(PySparkException, match=r"removed.*create the view, again"):
+        strict.count()
+    # What was replaced is not missing.
+    changed.write_bytes(changed.read_bytes() * 2)
+    with pytest.raises(PySparkException, match="replaced"):
+        lenient.count()
 
 
 # --- filters and tasks ----------------------------------------------------------------------------

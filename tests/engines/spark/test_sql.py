@@ -58,7 +58,7 @@ def test_temporary_view(spark, tmp_path):
     spark.sql("INSERT OVERWRITE v VALUES (9, 5)")
     assert reread(spark, path) == [(9, 5)]
     spark.range(20, 21).selectExpr("id", "id as p").write.insertInto("v")
-    with pytest.raises(PySparkException, match="create the view again"):
+    with pytest.raises(PySparkException, match="create the view, again"):
         spark.sql("SELECT * FROM v").collect()
     assert reread(spark, path) == [(20, 20), (9, 5)]
     spark.sql("DROP VIEW v")

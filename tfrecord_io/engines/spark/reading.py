@@ -28,7 +28,7 @@ from tfrecord_io.engines.spark.types import conformed
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Selection, plan_files, plan_scan, read_task
-from tfrecord_io.storage import FileInfo, Storage
+from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -143,13 +143,11 @@ class Rows:
         try:
             for batch in read_task(scan, task):
                 yield from _pieces(self._conformed(batch, task))
-        except FileNotFoundError as error:
-            if not self.options.ignore_missing:
-                raise DatasetChangedError(
-                    "the file went after the read was planned; load the data set, or create the "
-                    "view again",
-                    path=task.file.url,
-                ) from error
+        except DatasetChangedError as error:
+            if self.options.ignore_missing and not _is_there(scan, task):
+                return
+            error.what += ": load it, or create the view, again"
+            raise
 
     def _conformed(self, batch: pa.RecordBatch, task: ScanTask) -> pa.RecordBatch:
         try:
@@ -209,6 +207,11 @@ class FilteringReader(Reader):
         """Leave out early what the filters say, and leave filtering to Spark."""
         self._filter = expression(filters, self._rows.target)
         return filters
+
+
+def _is_there(scan: ScanPlan, task: ScanTask) -> bool:
+    storage, _ = open_storage(scan.locations[task.file.location], scan.storage_options)
+    return storage.exists(task.file.path)
 
 
 def pack(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
