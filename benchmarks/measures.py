@@ -70,6 +70,7 @@ _ENCODE = {"ctr": 15.0, "embedding": 4.5, "image": 1.3, "ragged": 8.0}
 _IMAGE_VIEWS = 4.0
 _TWO_COLUMNS = 2.0
 _INFERENCE = 1.0
+_STATISTICS = 0.5
 _TWO_THREADS = 1.8
 
 #: What `scan` of a large file may hold.
@@ -100,6 +101,7 @@ def measures(workload: str) -> tuple[Measure, ...]:
     out += [
         Measure("inference", ("ours", "observe"), ("ours", "decode"), _INFERENCE),
         Measure("infer_schema", ("ours", "infer_schema"), ("ours", "read_table"), _INFERENCE),
+        Measure("statistics", ("ours", "statistics"), ("ours", "decode"), _STATISTICS),
         Measure("frames and CRC only", ("ours", "frames")),
     ]
     encode = ("tfx", "encode") if workload in _ENCODE else None

@@ -14,7 +14,7 @@ from workloads import DATA, Column, Workload
 
 import tfrecord_io
 from peers import Case
-from tfrecord_io import infer_schema, read_table, scan, write_table
+from tfrecord_io import compute_statistics, infer_schema, read_table, scan, write_table
 from tfrecord_io.cast import to_wire
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import BatchEncoder
@@ -163,6 +163,12 @@ def cases(workload: Workload) -> dict[str, Case]:
     def observed() -> list[str]:
         return [feature.name for feature in _observe(workload, data).features]
 
+    def summed_up() -> Checked:
+        return Checked(rows=statistics().rows)
+
+    statistics = functools.partial(
+        compute_statistics, workload.path, schema=schema, record_type=type_, threads=1
+    )
     infer = functools.partial(infer_schema, workload.path, record_type=type_, threads=1)
     stream = functools.partial(scan, workload.path, schema=schema, record_type=type_, threads=1)
     out = {
@@ -173,6 +179,7 @@ def cases(workload: Workload) -> dict[str, Case]:
             functools.partial(_observe, workload, data), lambda: infer_checked(observed), size
         ),
         "infer_schema": Case(infer, lambda: infer_checked(lambda: infer().names), size),
+        "statistics": Case(statistics, summed_up, size),
         "frames": Case(
             lambda: _CODEC.frames(data, check_payload=True),
             lambda: Checked(rows=len(_CODEC.frames(data, check_payload=True)[1])),
