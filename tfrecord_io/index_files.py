@@ -13,12 +13,13 @@ behind the other, and to end where the file ends.
 
 from __future__ import annotations
 
+import bisect
 import os
 import posixpath
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -36,6 +37,9 @@ from tfrecord_io.source import OpenFile
 from tfrecord_io.storage import Storage, open_storage
 
 _OVERHEAD_BYTES = 16
+
+#: Files can be cut at a record about every so many bytes.
+_MARK_BYTES = 1024 * 1024
 
 #: What the name of an index ends in, behind that of its file.
 SUFFIX = ".idx"
@@ -167,6 +171,35 @@ def read_index(
     """Read the index of a file; see `parse_index` for what is raised."""
     storage, inner = open_storage(path, storage_options)
     return parse_index(storage.read_bytes(inner, _MOST_BYTES), file, storage.url(inner))
+
+
+def described_by(
+    index: str | os.PathLike[str], storage_options: Mapping[str, Any] | None
+) -> Callable[[str, ScanFile], ScanFile]:
+    """Return what gives a file the marks of its index, see `tfrecord_io.read.plan_scan`.
+
+    Parameters
+    ----------
+    index : str or path-like
+        What `write_index` was given as its target.
+    storage_options : mapping, optional
+        For the file systems of the index and of the files.
+    """
+
+    def describe(found_through: str, file: ScanFile) -> ScanFile:
+        root = open_storage(found_through, storage_options)[1]
+        url = os.fspath(index)
+        if file.path != root:
+            url = f"{url.rstrip('/')}/{_relative(file, root)}{SUFFIX}"
+        starts = read_index(url, file, storage_options)
+        marks: list[tuple[int, int]] = []
+        for place in range(_MARK_BYTES, file.size, _MARK_BYTES):
+            record = bisect.bisect_left(starts, place)
+            if record < len(starts) - 1 and (not marks or marks[-1][1] < record):
+                marks.append((starts[record], record))
+        return replace(file, rows=len(starts) - 1, marks=tuple(marks))
+
+    return describe
 
 
 def write_index(

@@ -74,6 +74,9 @@ __all__ = [
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
+#: Takes the path or URL through which a file was found, and the file, and returns it with marks.
+Describe: TypeAlias = Callable[[str, ScanFile], ScanFile]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
@@ -131,6 +134,7 @@ def plan_scan(
     threads: int | None = None,
     task_bytes: int | None = None,
     cut_unmarked: bool = False,
+    describe: Describe | None = None,
     schema_only: bool = False,
     file_format: str = "tfrecord",
     look: Callable[[ScanPlan, Sequence[ScanFile]], pa.Schema] | None = None,
@@ -180,6 +184,8 @@ def plan_scan(
         Cut other uncompressed files as well, and those with marks too far apart: where records
         were seen to start if all of them are looked at for the schema; else each task finds out,
         see `tfrecord_io.boundaries`.
+    describe : callable, optional
+        Asked for what is known of a file that no manifest describes, and that is to be cut.
     schema_only : bool
         The plan is for its schema alone: damage that is skipped while files are looked at is warned
         of here, since no reading will.
@@ -265,6 +271,11 @@ def plan_scan(
                 for one in found:
                     one.file = starts.describe(one.file)
         file_schema = _file_schema(listing, seen)
+    if describe is not None and task_bytes is not None and on_corrupt == "raise":
+        for one in found:
+            is_large = one.manifest is None and one.file.size > task_bytes
+            if is_large and _may_be_plain(one.file, options):
+                one.file = describe(listing.locations[one.file.location], one.file)
     if look is None:
         wire_schema(file_schema, reading=True)
     full = _full_schema(file_schema, partitions, path_column)

@@ -16,6 +16,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.frames import examples
 from tests.support.frames import frame as framed
+from tfrecord_io import boundaries
 
 ROWS = 300
 TABLE = pa.table(
@@ -265,6 +266,27 @@ class TestCutting:
         # In any order, and each for itself.
         parts = [frame.partitions[i].compute() for i in reversed(range(frame.npartitions))]
         assert [p for part in reversed(parts) for p in part["byteArray"]] == payloads
+
+    @pytest.mark.parametrize("give", [str, lambda p: f"memory:/{p}"], ids=["local", "memory"])
+    @pytest.mark.parametrize("source", ["data", "data/a.tfrecord", "data/*.tfrecord"])
+    def test_an_index_says_where_records_start(self, tmp_path, monkeypatch, source, give):
+        payloads = [payload * 40 for payload in nested(600)]
+        data = b"".join(map(framed, payloads))
+        file, url = give(str(tmp_path / "data/a.tfrecord")), give(str(tmp_path / source))
+        fsspec.core.url_to_fs(file)[0].makedirs(give(str(tmp_path / "data")), exist_ok=True)
+        with fsspec.open(file, "wb") as out:
+            out.write(data)
+        index = give(str(tmp_path / "index"))
+        tfr.write_index(url, index)
+        # Nobody hops over the file to find out.
+        monkeypatch.setattr(boundaries, "walk", None)
+        frame = tfr.read_tfrecord(url, record_type="ByteArray", blocksize="2 MiB", index=index)
+        assert frame.npartitions >= len(data) // 2**22
+        assert frame["byteArray"].compute().tolist() == payloads
+        with fsspec.open(file, "ab") as out:
+            out.write(framed(b"more"))
+        with pytest.raises(tfr.CorruptDataError, match="write the index again"):
+            tfr.read_tfrecord(url, record_type="ByteArray", blocksize="2 MiB", index=index)
 
     def test_at_the_same_time(self, tmp_path):
         payloads = nested(200)

@@ -8,6 +8,7 @@ large files are cut at record boundaries (`tfrecord_io.boundaries`), small ones 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -18,6 +19,7 @@ from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
+from tfrecord_io.index_files import described_by
 from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType, positive
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan, ScanTask
 from tfrecord_io.read import Paths, packed, plan_scan, projected
@@ -165,6 +167,7 @@ def read_tfrecord(
     record_type: RecordType = "Example",
     compression: str | None = "infer",
     blocksize: int | str | None = DEFAULT_BLOCKSIZE,
+    index: str | os.PathLike[str] | None = None,
     on_corrupt: OnCorrupt = "raise",
     include_path_column: bool | str = False,
     dtype_backend: DtypeBackend = "pyarrow",
@@ -198,6 +201,10 @@ def read_tfrecord(
     blocksize : int, str or None
         Bytes of files that make a partition, such as ``"64 MiB"``. Larger uncompressed files are
         cut where records start, smaller files put together. None makes each file a partition.
+    index : str or path-like, optional
+        The index files of the data (`tfrecord_io.write_index`), which say where records start in
+        files that no manifest describes; in the same storage. Only those of files that are to be
+        cut are read.
     on_corrupt : {"raise", "skip_record", "skip_file"}
         What becomes of damaged files, see `tfrecord_io.read_table`. With skipping, files are not
         cut.
@@ -261,6 +268,7 @@ def read_tfrecord(
         )
     block = _block_bytes(blocksize)
     urls, options = located(path, filesystem, storage_options)
+    located_index = "" if index is None else located(index, filesystem, storage_options)[0]
     if include_path_column is True:
         include_path_column = _PATH_COLUMN
     plan = plan_scan(
@@ -280,6 +288,7 @@ def read_tfrecord(
         sample_files=sample_files,
         task_bytes=block,
         cut_unmarked=True,
+        describe=None if index is None else described_by(located_index, options),
     )
     reader = Reader(
         plan=plan.without_tasks(),
