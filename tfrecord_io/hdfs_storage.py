@@ -14,11 +14,11 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool
+from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool, in_flight
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -312,21 +312,35 @@ _NUMBERS = {
 
 
 class _Stream:
-    """A file that is written front to back."""
+    """A file that is written front to back; a part is on its way while the next is made."""
 
     def __init__(self, storage: HdfsStorage, path: str) -> None:
         self._storage = storage
         self._path = path
         self._writer = storage._create(path)
+        self._sent: Future[None] | None = None
 
     def part_bytes(self) -> int:
         return PART_BYTES
 
     def add(self, data: bytes) -> None:
+        self._wait()
+        if len(data) < PART_BYTES:
+            self._send(data)
+        else:
+            self._sent = in_flight(lambda: self._send(data))
+
+    def _wait(self) -> None:
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.result()
+
+    def _send(self, data: bytes) -> None:
         with self._storage._own_errors(self._path):
             self._writer.write(data)
 
     def finish(self) -> str:
+        self._wait()
         with self._storage._own_errors(self._path):
             # Data nodes keep what they were sent in memory until they are told to sync.
             self._writer.hsync()
@@ -334,6 +348,8 @@ class _Stream:
         return self._path
 
     def cancel(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wait()
         with contextlib.suppress(OSError), self._storage._own_errors(self._path):
             self._writer.close()
 

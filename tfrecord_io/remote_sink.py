@@ -12,10 +12,32 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024
+
+
+#: Parts that are on their way at a time, over all sinks of this process.
+_PARTS_IN_FLIGHT = 8
+
+_Result = TypeVar("_Result")
+
+_room = threading.BoundedSemaphore(_PARTS_IN_FLIGHT)
+_pool = ThreadPoolExecutor(_PARTS_IN_FLIGHT, "tfrecord-io-upload")
+
+
+def in_flight(call: Callable[[], _Result]) -> Future[_Result]:
+    """Run a call on a thread; wait first while too many run."""
+    _room.acquire()
+    try:
+        future = _pool.submit(call)
+    except BaseException:
+        _room.release()
+        raise
+    future.add_done_callback(lambda _: _room.release())
+    return future
 
 
 class Transfer(Protocol):

@@ -21,7 +21,6 @@ import errno
 import json
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,7 +28,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError
 from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool
+from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool, in_flight
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -42,9 +41,6 @@ from tfrecord_io.storage_protocol import (
     limited,
     staged_file_is_gone,
 )
-
-#: Parts that are on their way at a time, over all sinks of this process.
-_PARTS_IN_FLIGHT = 8
 
 #: S3 takes 10,000 parts of a file; they grow by half-way marks, so that 496 GiB fit in.
 _MAX_PARTS = 10_000
@@ -469,7 +465,7 @@ class _PartsUpload:
             if part.done():
                 # An error is told at the next part, not after the last one.
                 part.result()
-        self._parts.append(_in_flight(lambda: self._send(number, data)))
+        self._parts.append(in_flight(lambda: self._send(number, data)))
 
     def _send(self, number: int, data: bytes) -> str:
         # botocore adds a CRC-32, which the store checks.
@@ -493,22 +489,6 @@ class _PartsUpload:
                 part.result()
         with contextlib.suppress(OSError):
             self._storage.abort_uploads([self._upload])
-
-
-_room = threading.BoundedSemaphore(_PARTS_IN_FLIGHT)
-_pool = ThreadPoolExecutor(_PARTS_IN_FLIGHT, "tfrecord-io-upload")
-
-
-def _in_flight(call: Callable[[], _Result]) -> Future[_Result]:
-    """Run a call on a thread; wait first while too many run."""
-    _room.acquire()
-    try:
-        future = _pool.submit(call)
-    except BaseException:
-        _room.release()
-        raise
-    future.add_done_callback(lambda _: _room.release())
-    return future
 
 
 def _folder_of(below: str) -> str | None:

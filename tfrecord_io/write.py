@@ -44,11 +44,15 @@ from tfrecord_io.options import (
     choice,
     positive,
 )
+from tfrecord_io.parallel import thread_count
 from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.schema import check_writable, normal_schema
 from tfrecord_io.staging import STAGING_NAME, Staging
 from tfrecord_io.storage import LocalStorage, Storage, open_storage
+
+#: So many tasks write to a remote store at once, however few the cores.
+_REMOTE_TASKS = 4
 
 
 def plan_write(
@@ -267,7 +271,8 @@ def write_table(
     float64, codec, storage_options, empty_partition
         See `plan_write`.
     threads : int, optional
-        How many tasks are written at once; by default one for each core this process may use.
+        How many tasks are written at once; by default one for each core that this process may use,
+        and at least four to a remote store.
 
     Returns
     -------
@@ -309,7 +314,7 @@ def write_table(
         feeder = Feeder(
             job,
             rows_per_task=rows_per_task,
-            threads=threads or _usable_cores(),
+            threads=threads or _tasks_at_once(job),
             is_in_memory=isinstance(batches, list),
         )
         commits = feeder.run(batches)
@@ -319,10 +324,12 @@ def write_table(
     return commit_job(job, commits)
 
 
-def _usable_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _tasks_at_once(job: WriteJob) -> int:
+    """Return how many tasks to write at once: those that wait for a store use no core."""
+    cores = thread_count(None)
+    storage, root = open_storage(job.url, job.storage_options)
+    is_local = storage.local_path(root) is not None
+    return cores if is_local else max(cores, _REMOTE_TASKS)
 
 
 def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
