@@ -23,6 +23,7 @@ DATA = bytes(index % 251 for index in range(1050))
 def small_ranges() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "_RANGE_BYTES", RANGE)
+        patch.setattr(ranges, "_RANGES_AHEAD", 4)
         patch.setattr(ranges, "_BEHIND_BYTES", BEHIND)
         patch.setattr(ranges, "_FILES_AHEAD_BYTES", 4 * RANGE)
         yield

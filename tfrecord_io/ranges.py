@@ -19,16 +19,16 @@ from typing import Generic, TypeVar
 
 from tfrecord_io.errors import DatasetChangedError
 
-#: Large enough that a store's time to answer does not matter.
-_RANGE_BYTES = 8 * 1024 * 1024
-_RANGES_AHEAD = 4
+#: Large enough that neither a store's time to answer nor the client's for each request matters.
+_RANGE_BYTES = 16 * 1024 * 1024
+_RANGES_AHEAD = 3
 
 #: What is fetched behind the stop: first with the rest, for usual records, then in growing steps.
 _BEHIND_BYTES = 64 * 1024
 
 #: How many files are begun before their turn, and with how many bytes in all.
 _FILES_AHEAD = 16
-_FILES_AHEAD_BYTES = 4 * _RANGE_BYTES
+_FILES_AHEAD_BYTES = 2 * _RANGE_BYTES
 
 #: Takes the offsets of the first byte and behind the last, and returns what is between.
 Fetch = Callable[[int, int], bytes]
