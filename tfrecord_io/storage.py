@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.fsspec_storage import FsspecStorage
 from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.local_storage import LocalStorage as LocalStorage
+from tfrecord_io.parallel import thread_count
 from tfrecord_io.redaction import redact as redact
 from tfrecord_io.s3_storage import S3Storage
 from tfrecord_io.storage_protocol import FileInfo as FileInfo
@@ -27,6 +28,9 @@ from tfrecord_io.storage_protocol import Upload as Upload
 
 #: Hadoop's names of the same store.
 _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
+
+#: So many threads work with a remote store at least, however few the cores.
+_REMOTE_THREADS = 4
 
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
@@ -73,6 +77,21 @@ def open_storage(
     if match:
         text = f"{protocol}://{text[match.end() :]}"
     return _open_fsspec(text, protocol, dict(storage_options or {}))
+
+
+def threads_for(
+    urls: Iterable[str], storage_options: Mapping[str, Any] | None, threads: int | None
+) -> int:
+    """Return how many threads read or write: as many as asked for, or what suits the stores.
+
+    Threads that wait for a remote store use no core, so there are some more of them.
+    """
+    count = thread_count(threads)
+    if threads is not None:
+        return count
+    opened = (open_storage(url, storage_options) for url in urls)
+    is_local = all(storage.local_path(path) is not None for storage, path in opened)
+    return count if is_local else max(count, _REMOTE_THREADS)
 
 
 def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Storage, str]:

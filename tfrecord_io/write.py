@@ -44,15 +44,11 @@ from tfrecord_io.options import (
     choice,
     positive,
 )
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.schema import check_writable, normal_schema
 from tfrecord_io.staging import STAGING_NAME, Staging
-from tfrecord_io.storage import LocalStorage, Storage, open_storage
-
-#: So many tasks write to a remote store at once, however few the cores.
-_REMOTE_TASKS = 4
+from tfrecord_io.storage import LocalStorage, Storage, open_storage, threads_for
 
 
 def plan_write(
@@ -314,7 +310,7 @@ def write_table(
         feeder = Feeder(
             job,
             rows_per_task=rows_per_task,
-            threads=threads or _tasks_at_once(job),
+            threads=threads_for([job.url], job.storage_options, threads),
             is_in_memory=isinstance(batches, list),
         )
         commits = feeder.run(batches)
@@ -322,14 +318,6 @@ def write_table(
         abort_job(job)
         raise
     return commit_job(job, commits)
-
-
-def _tasks_at_once(job: WriteJob) -> int:
-    """Return how many tasks to write at once: those that wait for a store use no core."""
-    cores = thread_count(None)
-    storage, root = open_storage(job.url, job.storage_options)
-    is_local = storage.local_path(root) is not None
-    return cores if is_local else max(cores, _REMOTE_TASKS)
 
 
 def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:

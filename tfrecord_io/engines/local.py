@@ -19,12 +19,9 @@ from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
 from tfrecord_io.read import Paths, plan_files, plan_scan
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import Runner, decoding, warned
 from tfrecord_io.work import Counting
-
-#: So many files of a remote store are read at once, however few the cores.
-_REMOTE_READERS = 4
 
 
 def read_plan(plan: ScanPlan, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -42,16 +39,7 @@ def read_plan(plan: ScanPlan, *, threads: int | None = None) -> Iterator[pa.Reco
     iterator of pyarrow.RecordBatch
         In the order of the tasks. Closing it stops the threads.
     """
-    return _batches(plan, _readers(plan, threads))
-
-
-def _readers(plan: ScanPlan, threads: int | None) -> int:
-    """Return how many threads read: those that wait for a store use no core."""
-    if threads is not None:
-        return thread_count(threads)
-    opened = (open_storage(url, plan.storage_options) for url in plan.locations)
-    is_local = all(storage.local_path(root) is not None for storage, root in opened)
-    return thread_count(None) if is_local else max(thread_count(None), _REMOTE_READERS)
+    return _batches(plan, threads_for(plan.locations, plan.storage_options, threads))
 
 
 def _batches(plan: ScanPlan, threads: int) -> Iterator[pa.RecordBatch]:
