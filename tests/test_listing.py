@@ -73,10 +73,24 @@ def names(paths: Any, store: Server) -> list[str]:
         ("/**/*.tfrecord", FILES),
         ("/p=2/*", FILES[1:2]),
         ("/p=3", FILES[2:]),
+        # Folders only.
+        ("/p=*/", FILES),
     ],
 )
 def test_names_and_patterns(copied: Server, pattern: str, files: list[str]) -> None:
     assert names([copied.url + pattern], copied) == files
+
+
+@pytest.mark.parametrize("pattern", ["*.tfrecord", "root-*", "root-[0-9].tfrecord"])
+def test_patterns_in_the_root_of_a_store(pattern: str) -> None:
+    fs = fsspec.filesystem("memory")
+    name = "/root-1.tfrecord"
+    try:
+        fs.pipe(name, b"")
+        _, found = list_paths([f"memory:///{pattern}"], {})
+        assert [info.path for one in found for info in one.infos] == [name]
+    finally:
+        fs.rm(name)
 
 
 def test_a_pattern_gives_partition_columns_below_its_fixed_part(copied: Server) -> None:

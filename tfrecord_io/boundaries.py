@@ -16,7 +16,6 @@ from __future__ import annotations
 import bisect
 import threading
 from collections import OrderedDict
-from dataclasses import replace
 
 from tfrecord_io.codec.base import Codec
 from tfrecord_io.frames import FrameCounter, walk
@@ -106,7 +105,7 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
                     offset, record = counter.offset, counter.record
                     known.add(offset, record)
         if not known.is_compressed:
-            return replace(task, start=offset, record=record)
+            return task._replace(start=offset, record=record)
     if task.start:
-        return replace(task, start=task.file.size, end=task.file.size)
-    return replace(task, end=None)
+        return task._replace(start=task.file.size, end=task.file.size)
+    return task._replace(end=None)

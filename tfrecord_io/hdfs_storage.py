@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import threading
 import time
 import uuid
@@ -79,24 +80,26 @@ class HdfsStorage:
             with contextlib.suppress(IsADirectoryError):
                 return [self.info(path)]
         # Asking for all at once lists folder by folder as well; here hidden ones are left out.
-        kept = self._walk(path, lambda one: keep is None or keep(one.rpartition("/")[2]))
-        found = [_info(status) for status in kept if not status.isdir]
-        return sorted(found, key=lambda info: info.path)
+        return sorted(_info(status) for status in self._walk([path], keep) if not status.isdir)
 
-    def _walk(self, path: str, keep: Keep) -> Iterator[Any]:
-        """Give all that is below a folder and kept, one level after the other."""
-        folders = [path]
+    def _walk(
+        self, folders: list[str], keep: Keep | None = None, levels: int | None = None
+    ) -> Iterator[Any]:
+        """Give all that is below folders and of a name to keep, one level after the other."""
+        level = 0
         with ThreadPoolExecutor(self.concurrency, "tfrecord-io-walk") as pool:
-            while folders:
+            while folders and level != levels:
                 ask = map if len(folders) == 1 else pool.map
-                kept = [
-                    status
-                    for entries in ask(self._entries, folders)
-                    for status in entries
-                    if keep(status.path)
-                ]
-                folders = [status.path for status in kept if status.isdir]
-                yield from kept
+                deeper = []
+                for folder, entries in zip(folders, ask(self._entries, folders), strict=True):
+                    start = len(folder.rstrip("/")) + 1
+                    for status in entries:
+                        if keep is None or keep(status.path[start:]):
+                            if status.isdir:
+                                deeper.append(status.path)
+                            yield status
+                folders = deeper
+                level += 1
 
     def _entries(self, folder: str) -> list[Any]:
         try:
@@ -171,23 +174,43 @@ class HdfsStorage:
         return None
 
     def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
-        found = self._filesystem.glob(pattern, detail=True)
-        return {path: _glob_info(path, details) for path, details in sorted(found.items())}
+        from fsspec.utils import glob_translate
+
+        # As fsspec's own, without making a dict of each file first.
+        only_folders = pattern.endswith("/")
+        pattern = pattern.rstrip("/")
+        folder = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        levels = None if "**" in pattern else pattern.count("/", len(folder))
+        fits = re.compile(glob_translate(pattern)).match
+        # What stands for all that is below folders stands for the folders.
+        end = "/" if pattern.endswith("/**") else ""
+        found: dict[str, FileInfo | None] = {}
+        for status in self._walk([folder or "/"], levels=levels):
+            if status.isdir:
+                if fits(status.path + end):
+                    found[status.path] = None
+            elif not only_folders and fits(status.path):
+                found[status.path] = _info(status)
+        if end and fits(folder + end) and self.is_folder(folder or "/"):
+            found[folder] = None
+        return dict(sorted(found.items()))
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         if not self._status(path).isdir:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.url(path))
+        path = path.rstrip("/")
+        skipped = None if skip is None else f"{path}/{skip}"
+        top = [status for status in self._entries(path or "/") if status.path != skipped]
+        below = self._walk([status.path for status in top if status.isdir])
         files: list[str] = []
         folders: list[str] = []
-        skipped = None if skip is None else f"{path.rstrip('/')}/{skip}"
-        for status in self._walk(path, lambda one: one != skipped):
-            below = status.path[len(path.rstrip("/")) + 1 :]
-            (folders if status.isdir else files).append(below)
+        for status in (*top, *below):
+            (folders if status.isdir else files).append(status.path[len(path) + 1 :])
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = self._status(path).modification_time
-        for status in self._walk(path, lambda _: True):
+        for status in self._walk([path]):
             newest = max(newest, status.modification_time)
         return max(0.0, time.time() - float(newest) / 1000)
 
@@ -355,14 +378,4 @@ class _Stream:
 
 
 def _info(status: Any) -> FileInfo:
-    return _file_info(status.path, status.length, status.modification_time)
-
-
-def _glob_info(path: str, details: dict[str, Any]) -> FileInfo | None:
-    if details["type"] == "directory":
-        return None
-    return _file_info(path, details["size"], details["modification_time"])
-
-
-def _file_info(path: str, length: int, modified: int) -> FileInfo:
-    return FileInfo(path=path, size=length, version=f"{length}-{modified}")
+    return FileInfo(status.path, status.length, f"{status.length}-{status.modification_time}")

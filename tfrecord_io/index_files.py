@@ -19,7 +19,7 @@ import posixpath
 from array import array
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -197,7 +197,7 @@ def described_by(
             record = bisect.bisect_left(starts, place)
             if record < len(starts) - 1 and (not marks or marks[-1][1] < record):
                 marks.append((starts[record], record))
-        return replace(file, rows=len(starts) - 1, marks=tuple(marks))
+        return file._replace(rows=len(starts) - 1, marks=tuple(marks))
 
     return describe
 

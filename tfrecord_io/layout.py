@@ -53,8 +53,9 @@ def is_data_name(name: str) -> bool:
     >>> is_data_name("part-00000-000.tfrecord"), is_data_name("_SUCCESS"), is_data_name("_p=1")
     (True, False, True)
     """
-    hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
-    return not hidden and not name.endswith(_COPYING)
+    if name.startswith((".", "_")) and (name[0] == "." or "=" not in name):
+        return False
+    return not name.endswith(_COPYING)
 
 
 # --- part files -----------------------------------------------------------------------------------

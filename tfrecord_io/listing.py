@@ -292,7 +292,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
 
 
 def _is_of_interest(name: str) -> bool:
-    return is_data_name(name) or name in (MANIFEST_NAME, STAGING_NAME)
+    return name in (MANIFEST_NAME, STAGING_NAME) or is_data_name(name)
 
 
 def _manifest(storage: Storage, root: str) -> Manifest | None:
@@ -315,51 +315,55 @@ def _look_for(storage: Storage, pattern: str) -> list[_Look]:
     # Usually all that fits is of the data set that the fixed part is in.
     asked = {base} if base else set()
     while True:
-        found, looks = _stable(storage, asked, partial(_fitting, storage, pattern, base))
-        folders = {path if info is None else _parent(path) for path, info in found.items()}
+        found, folders = _stable(storage, asked, partial(_fitting, storage, pattern, base))
         others = {_data_set(folder) for folder in folders}
-        others.update(*(look.others for look in looks.values()))
+        others.update(*(look.others for look in found if isinstance(look, _Look)))
         if others <= asked | {_data_set(base)}:
             break
         asked |= others
     together: list[_Look] = []
     files: list[FileInfo] = []
-    for path, info in found.items():
-        if info is None:
+    for look in found:
+        if isinstance(look, _Look):
             files = []
-            together.append(replace(looks[path], below=base))
+            together.append(replace(look, below=base))
             continue
         if not files:
             together.append(_Look(root=base, below=base, infos=files))
-        files.append(info)
+        files.append(look)
     return together
 
 
 def _fitting(
     storage: Storage, pattern: str, base: str
-) -> tuple[dict[str, FileInfo | None], dict[str, _Look]]:
-    """Return what fits, and what is in the folders among that."""
-    found = {path.rstrip("/"): info for path, info in storage.glob(pattern).items()}
+) -> tuple[list[_Look | FileInfo], Iterable[str]]:
+    """Return what fits in the order of its names, and the folders that it is or is in."""
+    found = storage.glob(pattern)
     if not found:
         raise FileNotFoundError(f"no file fits {storage.url(pattern)}")
-    hidden = {
-        folder: not _is_visible(folder[len(base) :]) for folder in {_parent(path) for path in found}
-    }
-    folders = {path for path, info in found.items() if info is None}
-    # What is in a folder that fits comes with it.
-    for folder in hidden:
-        above = folder
-        while len(above) >= len(base) and not hidden[folder]:
-            hidden[folder] = above in folders
-            above = _parent(above)
-    found = {
-        path: info
-        for path, info in found.items()
-        if not hidden[_parent(path)] and is_data_name(path.rpartition("/")[2])
-    }
-    roots = [path for path in found if path in folders]
-    looks = zip(roots, _each(storage, _look, roots), strict=True)
-    return found, {root: _of_file(look) for root, look in looks}
+    folders = {path.rstrip("/") for path, info in found.items() if info is None}
+    hidden: dict[str, bool] = {}
+    fitting: list[tuple[str, FileInfo | None]] = []
+    for path, info in found.items():
+        path = path.rstrip("/")
+        folder, _, name = path.rpartition("/")
+        if folder not in hidden:
+            hidden[folder] = not _is_visible(folder[len(base) :]) or _is_in(folder, base, folders)
+        if not hidden[folder] and is_data_name(name):
+            fitting.append((path, info))
+    roots = [path for path, info in fitting if info is None]
+    looks = dict(zip(roots, _each(storage, _look, roots), strict=True))
+    places = {path if info is None else _parent(path) for path, info in fitting}
+    return [_of_file(looks[path]) if info is None else info for path, info in fitting], places
+
+
+def _is_in(folder: str, base: str, folders: set[str]) -> bool:
+    """Return whether a folder, or one above it, is among those that come with all they hold."""
+    while folder not in folders:
+        if len(folder) <= len(base):
+            return False
+        folder = _parent(folder)
+    return True
 
 
 def _is_visible(path: str) -> bool:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import bisect
 import difflib
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -295,9 +296,7 @@ def plan_scan(
         schema=out,
         file_schema=pa.schema([field for field in file_schema if field.name in needed]),
         filter=row_filter,
-        tasks=tuple(
-            task for one in found for task in _tasks(one.file, options, task_bytes, cut_unmarked)
-        ),
+        tasks=tuple(_tasks([one.file for one in found], options, task_bytes, cut_unmarked)),
     )
 
 
@@ -411,17 +410,12 @@ def _found(listed: Listed, *, has_partitions: bool) -> Iterable[_Found]:
             partition = dict(parse_partition_path(below)) if has_partitions else {}
             common = folders[folder] = (listed.storage.url(folder), partition)
         written = known.get(info.path[len(listed.root) :].strip("/")) if known else None
-        is_trusted = written is not None and written.bytes == info.size
-        file = ScanFile(
-            location=listed.location,
-            path=info.path,
-            url=f"{common[0]}/{name}",
-            size=info.size,
-            version=info.version,
-            rows=written.rows if written is not None and is_trusted else None,
-            marks=written.marks if written is not None and is_trusted else (),
-        )
-        yield _Found(file, common[1], manifest if is_trusted else None)
+        file = ScanFile(listed.location, info.path, f"{common[0]}/{name}", info.size, info.version)
+        if written is not None and written.bytes == info.size:
+            file = file._replace(rows=written.rows, marks=written.marks)
+            yield _Found(file, common[1], manifest)
+        else:
+            yield _Found(file, common[1])
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -449,7 +443,7 @@ def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
         if found
     ]
     for index, one in enumerate(found if values else ()):
-        one.file = replace(one.file, partition=tuple(array[index] for array in values))
+        one.file = one.file._replace(partition=tuple(array[index] for array in values))
     return pa.schema(fields)
 
 
@@ -612,18 +606,25 @@ def _listed(names: list[str]) -> str:
 
 
 def _tasks(
-    file: ScanFile, options: ScanOptions, task_bytes: int | None, cut_unmarked: bool
+    files: Sequence[ScanFile], options: ScanOptions, task_bytes: int | None, cut_unmarked: bool
 ) -> Iterable[ScanTask]:
     if task_bytes is None or options.on_corrupt != "raise":
-        yield ScanTask(file=file, rows=file.rows)
-    elif file.marks and (not cut_unmarked or file.size <= task_bytes * (len(file.marks) + 1)):
+        return (ScanTask(file=file, rows=file.rows) for file in files)
+    cut = (_cut(file, options, task_bytes, cut_unmarked) for file in files)
+    return itertools.chain.from_iterable(cut)
+
+
+def _cut(
+    file: ScanFile, options: ScanOptions, task_bytes: int, cut_unmarked: bool
+) -> Iterable[ScanTask]:
+    if file.marks and (not cut_unmarked or file.size <= task_bytes * (len(file.marks) + 1)):
         yield from _tasks_by_marks(file, task_bytes)
     elif cut_unmarked and file.size > task_bytes and _may_be_plain(file, options):
         starts = range(0, file.size, task_bytes)
         for start, end in zip(starts, (*starts[1:], None), strict=True):
             before = bisect.bisect_right(file.marks, start, key=lambda mark: mark[0])
             nearest = file.marks[max(before - 1, 0) : before]
-            yield ScanTask(file=replace(file, marks=nearest), start=start, end=end, search=True)
+            yield ScanTask(file=file._replace(marks=nearest), start=start, end=end, search=True)
     else:
         yield ScanTask(file=file, rows=file.rows)
 
@@ -666,7 +667,7 @@ class _Starts:
             return file
         # The last one is the end of the file, if its bytes are what it stores.
         marks = tuple(seen[:-1]) if seen[-1][0] == file.size else ()
-        return replace(file, rows=seen[-1][1], marks=marks)
+        return file._replace(rows=seen[-1][1], marks=marks)
 
 
 def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[ScanTask, ...]]:
@@ -691,7 +692,7 @@ def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[Scan
             groups.append([])
             room = task_bytes or 0
         if task.file.marks and not task.search:
-            groups[-1].append(replace(task, file=replace(task.file, marks=())))
+            groups[-1].append(task._replace(file=task.file._replace(marks=())))
         else:
             groups[-1].append(task)
         room -= task.bytes
