@@ -15,7 +15,7 @@ use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::features::{ABSENT, Column, Nesting, VALUE_HEADER, Values};
 use crate::framing::{HEADER, header, masked_crc};
-use crate::pen::{Packed, Pen, delimited_len, varint_len};
+use crate::pen::{Packed, Pen, delimited_len};
 
 /// No protobuf reader takes a longer message.
 const MAX_PAYLOAD: usize = i32::MAX as usize;
@@ -115,7 +115,7 @@ struct Block<'a> {
     /// Column by column and row by row: the size of what the list (or feature list) holds, or
     /// `ABSENT`.
     sizes: Vec<usize>,
-    /// For each column that is a list of ints, the packed runs of its rows one behind the other.
+    /// For each column that is a list of ints, those of all rows.
     packed: Vec<Packed>,
     /// Row by row: the size of Features and of FeatureLists, where the pen stands, and where the
     /// record ends.
@@ -277,13 +277,13 @@ impl<'a> Block<'a> {
                 });
             }
             (Nesting::List(_), Values::Int64(_), template) => {
-                let packed = self.packed[index].bytes();
-                let mut from = 0;
-                cells.put(out, |pen, _, size| {
-                    let run = if size == 0 { 0 } else { size - 1 - run_len_len(size) };
-                    column.put_run_head(pen, template.as_ref(), size, run);
-                    pen.slice(packed, from, from + run);
-                    from += run;
+                let packed = &self.packed[index];
+                let (first, _) = column.elements_of(&cells.rows);
+                cells.put(out, |pen, row, size| {
+                    let (from, to) = column.elements(row);
+                    let (start, end) = packed.range((from - first, to - first));
+                    column.put_run_head(pen, template.as_ref(), size, end - start);
+                    pen.slice(packed.bytes(), start, end);
                 });
             }
             (Nesting::List(_), Values::Float32(bytes), template) => {
@@ -310,12 +310,6 @@ fn entry_len(key: usize, size: usize) -> usize {
         return content + 2;
     }
     delimited_len(key + delimited_len(delimited_len(size)))
-}
-
-/// How many bytes the length of a packed run takes in a list of `size` bytes.
-#[inline(always)]
-fn run_len_len(size: usize) -> usize {
-    (1..6).find(|length| varint_len((size - 1 - length) as u64) == *length).unwrap_or(1)
 }
 
 /// The cells of one column that are still to be written.

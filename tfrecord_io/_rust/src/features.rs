@@ -211,6 +211,14 @@ impl<'a> Column<'a> {
         }
     }
 
+    /// The elements of some rows, those of nulls among them.
+    pub fn elements_of(&self, rows: &Range<usize>) -> (usize, usize) {
+        match rows.is_empty() {
+            true => (0, 0),
+            false => (self.elements(rows.start).0, self.elements(rows.end - 1).1),
+        }
+    }
+
     #[inline(always)]
     pub fn put_entry(&self, pen: &mut Pen<'_>, row: usize, list_len: usize) {
         self.put_head(pen, list_len);
@@ -260,13 +268,15 @@ impl<'a> Column<'a> {
                 })
             })),
             (Nesting::List(_), Values::Int64(ints)) => {
-                packed.clear();
+                let (first, end) = self.elements_of(&rows);
+                packed.pack(&ints[first..end]);
                 into.extend(sizes.map(|row| {
                     if !self.has(row) {
                         return ABSENT;
                     }
                     let (from, to) = self.elements(row);
-                    if from == to { 0 } else { delimited_len(packed.push(&ints[from..to])) }
+                    let (start, end) = packed.range((from - first, to - first));
+                    if from == to { 0 } else { delimited_len(end - start) }
                 }));
             }
             (Nesting::List(_), _) => into.extend(sizes.map(|row| {

@@ -72,17 +72,33 @@ impl Pen<'_> {
         self.chunk(&[value as u8], 1);
     }
 
-    /// Two short ints are stored at once.
+    /// Write ints one behind the other, and where each begins into `starts`.
     #[inline(always)]
-    fn two_varints(&mut self, first: u64, second: u64) {
-        if first | second >= SHORT_INT {
-            self.varint(first);
-            return self.varint(second);
+    fn varints(&mut self, ints: &[i64], starts: &mut [usize]) {
+        for (int, start) in ints.iter().zip(starts) {
+            *start = self.pos;
+            self.varint(*int as u64);
         }
-        let (first, first_len) = short_varint(first as u32);
-        let (second, second_len) = short_varint(second as u32);
-        let word = u64::from(first) | u64::from(second) << (8 * first_len);
-        self.chunk(&word.to_le_bytes(), first_len + second_len);
+    }
+
+    /// The same for up to `GROUP` short ints; four bytes behind the last one can be written to.
+    ///
+    /// The loops that do several ints at once stand apart from the one that cannot.
+    #[inline(always)]
+    fn short_varints(&mut self, ints: &[i64], starts: &mut [usize]) {
+        let (mut words, mut lengths) = ([0; GROUP], [0; GROUP]);
+        let (words, lengths) = (&mut words[..ints.len()], &mut lengths[..ints.len()]);
+        for (word, int) in words.iter_mut().zip(ints) {
+            *word = *int as i32;
+        }
+        for (word, length) in words.iter_mut().zip(lengths.iter_mut()) {
+            (*word, *length) = short_varint(*word);
+        }
+        for ((word, length), start) in words.iter().zip(lengths).zip(starts) {
+            *start = self.pos;
+            self.out[self.pos..][..4].copy_from_slice(&word.to_le_bytes());
+            self.pos += *length as usize;
+        }
     }
 
     /// Write what stands before a value of `length` bytes; false if it is too long for the
@@ -109,57 +125,62 @@ impl Pen<'_> {
     }
 }
 
-/// Runs of packed ints one behind the other.
+/// Ints packed one behind the other, and where each begins.
 #[derive(Debug, Default)]
 pub struct Packed {
-    /// Holds at least `len` bytes, so that they need not be zeroed for each run.
+    /// Those behind the last int are of no meaning: they need not be zeroed for each run.
     bytes: Vec<u8>,
-    len: usize,
+    /// One more than there are ints: where the last one ends.
+    starts: Vec<usize>,
 }
 
 impl Packed {
-    pub fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Append the varints of some ints; returns how many bytes they take.
-    #[inline(always)]
-    pub fn push(&mut self, ints: &[i64]) -> usize {
-        let start = self.len;
-        let end = start + ints.len() * MAX_VARINT;
+    /// Pack some ints instead of those that are held.
+    pub fn pack(&mut self, ints: &[i64]) {
+        let end = ints.len() * MAX_VARINT;
         if self.bytes.len() < end {
             self.bytes.resize(2 * end, 0);
         }
-        let mut pen = Pen { out: &mut self.bytes, pos: start, end };
-        let (pairs, rest) = ints.as_chunks::<2>();
-        for [first, second] in pairs {
-            pen.two_varints(*first as u64, *second as u64);
+        self.starts.resize(ints.len() + 1, 0);
+        let mut pen = Pen { out: &mut self.bytes, pos: 0, end };
+        for (ints, starts) in ints.chunks(GROUP).zip(self.starts.chunks_mut(GROUP)) {
+            if ints.iter().fold(0, |bits, int| bits | *int as u64) < SHORT_INT {
+                pen.short_varints(ints, starts);
+            } else {
+                pen.varints(ints, starts);
+            }
         }
-        for int in rest {
-            pen.varint(*int as u64);
-        }
-        self.len = pen.pos;
-        self.len - start
+        self.starts[ints.len()] = pen.pos;
+    }
+
+    /// Where in `bytes` the ints from one to before another stand.
+    #[inline(always)]
+    pub fn range(&self, (from, to): (usize, usize)) -> (usize, usize) {
+        (self.starts[from], self.starts[to])
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 }
 
 const MAX_VARINT: usize = 10;
 
+/// So many ints are turned at once.
+const GROUP: usize = 64;
+
 /// Ints below this take four bytes at most.
 const SHORT_INT: u64 = 1 << 28;
 
-/// The varint of a short int and how many bytes it takes.
+/// The varint of a short int and how many bytes it takes, in steps that a processor does for
+/// several ints at once.
 #[inline(always)]
-fn short_varint(int: u32) -> (u32, usize) {
+fn short_varint(int: i32) -> (i32, i32) {
     let sevens =
         int & 0x7f | (int & 0x3f80) << 1 | (int & 0x1f_c000) << 2 | (int & 0xfe0_0000) << 3;
     // All bytes but the last continue.
-    let more = (sevens | 1).ilog2() / 8;
-    (sevens | 0x80_8080 & ((1 << (8 * more)) - 1), more as usize + 1)
+    let [two, three, four] = [0x7f, 0x3fff, 0x1f_ffff].map(|most| i32::from(int > most));
+    (sevens | two << 7 | three << 15 | four << 23, 1 + two + three + four)
 }
 
 #[cfg(test)]
@@ -182,13 +203,21 @@ mod tests {
         let edges =
             (0..64).flat_map(|bit| [-1i64, 0, 1].map(|step| (1i64 << bit).wrapping_add(step)));
         let ints: Vec<i64> = edges.chain(0..40).chain(-3..3).collect();
-        for from in 0..ints.len() {
-            let mut packed = Packed::default();
-            packed.push(&[7]);
-            let length = packed.push(&ints[from..]);
-            let expected: Vec<u8> =
-                ints[from..].iter().flat_map(|int| varint(*int as u64)).collect();
-            assert_eq!((&packed.bytes()[1..], length), (&*expected, expected.len()));
+        let short: Vec<i64> =
+            ints.iter().copied().filter(|int| (0..1 << 28).contains(int)).collect();
+        let mut packed = Packed::default();
+        for ints in [ints, short] {
+            for from in 0..ints.len() {
+                let ints = &ints[from..];
+                packed.pack(ints);
+                for (index, int) in ints.iter().enumerate() {
+                    let (start, end) = packed.range((index, index + 1));
+                    assert_eq!(packed.bytes()[start..end], varint(*int as u64));
+                }
+                let expected: Vec<u8> = ints.iter().flat_map(|int| varint(*int as u64)).collect();
+                let (start, end) = packed.range((0, ints.len()));
+                assert_eq!(packed.bytes()[start..end], expected);
+            }
         }
     }
 
