@@ -7,6 +7,7 @@ import struct
 import warnings
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.support.frames import example, frame, header, records, sequence_example
@@ -269,6 +270,282 @@ class TestSkipRecord:
             [0, 1, 3, 4, 5],
             [(OFFSETS[2], OFFSETS[3])],
         )
+
+
+def expected_rows(data, sound, ranges):
+    """Return the records' numbers and the bytes of damage, in the order of the file."""
+    found = [(offset, n, None) for offset, n in sound]
+    found += [(start, None, data[start:end]) for start, end in ranges]
+    return [(n, damaged) for _, n, damaged in sorted(found)]
+
+
+def keeping(read, data, **options):
+    """Return the numbers and the damaged bytes of all rows, and how many ranges were reported."""
+    with pytest.warns(CorruptDataWarning, match="made rows of") as caught:
+        table = read(data, on_corrupt="keep", corrupt_column="damaged", **options)
+    assert len(caught) == 1
+    (count,) = re.findall(r"made rows of (\d+) damaged byte range", str(caught[0].message))
+    assert table.column_names[-1] == "damaged"
+    rows = zip(table["n"].to_pylist(), table["damaged"].to_pylist(), strict=True)
+    return [*rows], int(count)
+
+
+class TestKeep:
+    def test_sound_files(self, read):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            table = read(GOOD, on_corrupt="keep", corrupt_column="damaged")
+        assert table["n"].to_pylist() == [*range(6)]
+        assert table["damaged"].null_count == 6
+        assert table.schema.field("damaged").type == pa.binary()
+
+    @pytest.mark.parametrize("batch_rows", [1, 2, 100])
+    @pytest.mark.parametrize("indices", [(0,), (5,), (1, 3), (2, 3), (0, 5), (0, 1, 2, 3, 4, 5)])
+    def test_what_is_between_sound_records_is_one_row(self, read, indices, batch_rows):
+        data = GOOD
+        for index in indices:
+            data = flip(data, OFFSETS[index] + 14)
+        sound = [(OFFSETS[n], n) for n in range(6) if n not in indices]
+        runs = []
+        for index in indices:
+            if runs and runs[-1][1] == OFFSETS[index]:
+                runs[-1] = (runs[-1][0], OFFSETS[index + 1])
+            else:
+                runs.append((OFFSETS[index], OFFSETS[index + 1]))
+        rows, count = keeping(read, data, batch_rows=batch_rows)
+        assert rows == expected_rows(data, sound, runs)
+        assert count == len(runs)
+
+    @pytest.mark.parametrize(
+        "damage",
+        [
+            b"some noise",
+            header(2**29) + bytes(50),
+            frame(b"no Example at all"),
+            frame(b"." * 8 + frame(example(n=99)))[:-1] + b"?",
+            random.Random(3).randbytes(3_000_000),
+        ],
+        ids=["noise", "forged_length", "not_protobuf", "frame_in_a_frame", "much"],
+    )
+    @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+    def test_damage_between_records(self, read, damage, compress):
+        data = b"".join(FRAMES[:3]) + damage + b"".join(FRAMES[3:])
+        behind = OFFSETS[3] + len(damage)
+        sound = [(OFFSETS[n] + (len(damage) if n > 2 else 0), n) for n in range(6)]
+        rows, _ = keeping(read, compress(data))
+        assert rows == expected_rows(data, sound, [(OFFSETS[3], behind)])
+
+    @pytest.mark.parametrize("there", [1, 12, 25])
+    @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+    def test_truncated(self, read, there, compress):
+        data = GOOD[: OFFSETS[5] + there]
+        rows, _ = keeping(read, compress(data))
+        assert rows == [*((n, None) for n in range(5)), (None, data[OFFSETS[5] :])]
+
+    def test_a_compressed_stream_that_breaks(self, tmp_path):
+        """What it still gave of the record in which it broke is kept."""
+        rng = random.Random(2)
+        rows = [{"n": n, "s": rng.randbytes(40).hex()} for n in range(4000)]
+        plain = records(*(example(**row) for row in rows))
+        data = gzip.compress(plain)
+        (tmp_path / "a").write_bytes(data[: len(data) // 2])
+        with pytest.warns(CorruptDataWarning, match="to the end"):
+            table = read_table(tmp_path, schema=SCHEMA, on_corrupt="keep", corrupt_column="damaged")
+        whole = table.num_rows - 1
+        assert 1500 < whole < 2500
+        assert table["n"].to_pylist() == [*range(whole), None]
+        sound = len(records(*(example(**row) for row in rows[:whole])))
+        rest = table["damaged"][-1].as_py()
+        assert 0 < len(rest) < len(records(example(**rows[whole])))
+        assert plain[sound : sound + len(rest)] == rest
+
+    @pytest.mark.parametrize("window", [64, 256])
+    def test_windows_that_move_on(self, tmp_path, monkeypatch, window):
+        """A remote or compressed file is searched in windows that overlap by half."""
+        monkeypatch.setattr("tfrecord_io.frames._FIRST_LOOK_BYTES", window)
+        monkeypatch.setattr("tfrecord_io.frames._RESYNC_BYTES", window)
+        noise = random.Random(4).randbytes(5000)
+        small = frame(example(n=7))
+        data = small + noise + small
+        (tmp_path / "a").write_bytes(data)
+        with pytest.warns(CorruptDataWarning):
+            table = read_table(
+                tmp_path,
+                schema=SCHEMA,
+                on_corrupt="keep",
+                corrupt_column="damaged",
+                memory_map=False,
+            )
+        assert table["n"].to_pylist() == [7, None, 7]
+        assert table["damaged"][1].as_py() == noise
+
+    def test_bytes_need_not_be_kept(self, read):
+        with pytest.warns(CorruptDataWarning):
+            table = read(flip(GOOD, OFFSETS[2]), on_corrupt="keep")
+        assert table.column_names == ["n", "s"]
+        assert table["n"].to_pylist() == [0, 1, None, 3, 4, 5]
+
+    def test_byte_arrays(self, read):
+        data = frame(b"one") + b"?" + frame(b"two")
+        with pytest.warns(CorruptDataWarning):
+            table = read(
+                data,
+                schema=None,
+                record_type="ByteArray",
+                on_corrupt="keep",
+                corrupt_column="damaged",
+            )
+        assert table.to_pydict() == {
+            "byteArray": [b"one", None, b"two"],
+            "damaged": [None, b"?", None],
+        }
+
+    def test_no_other_columns(self, read):
+        data = flip(GOOD, OFFSETS[2])
+        with pytest.warns(CorruptDataWarning):
+            table = read(data, columns=[], on_corrupt="keep", corrupt_column="damaged")
+        assert table["damaged"].to_pylist() == [
+            *[None] * 2,
+            data[OFFSETS[2] : OFFSETS[3]],
+            *[None] * 3,
+        ]
+        with pytest.warns(CorruptDataWarning):
+            assert read(data, columns=[], on_corrupt="keep").num_rows == 6
+
+    def test_columns_of_the_path_keep_their_values(self, tmp_path, codec):
+        for p in (1, 2):
+            (tmp_path / f"p={p}").mkdir()
+            (tmp_path / f"p={p}" / "a").write_bytes(FRAMES[0] + b"noise" * p)
+        with pytest.warns(CorruptDataWarning):
+            table = read_table(
+                tmp_path,
+                on_corrupt="keep",
+                corrupt_column="damaged",
+                path_column="file",
+                codec=codec,
+            )
+        assert table.column_names == ["n", "s", "damaged", "p", "file"]
+        assert table.drop(["s", "file"]).to_pylist() == [
+            {"n": 0, "damaged": None, "p": 1},
+            {"n": None, "damaged": b"noise", "p": 1},
+            {"n": 0, "damaged": None, "p": 2},
+            {"n": None, "damaged": b"noisenoise", "p": 2},
+        ]
+        assert table["file"][3].as_py() == str(tmp_path / "p=2" / "a")
+
+    def test_filters(self, read):
+        data = flip(GOOD, OFFSETS[2])
+        options = {"on_corrupt": "keep", "corrupt_column": "damaged"}
+        with pytest.warns(CorruptDataWarning):
+            assert read(data, filters=[("n", ">", 1)], **options)["n"].to_pylist() == [3, 4, 5]
+        with pytest.warns(CorruptDataWarning):
+            only = read(data, filters=pc.field("damaged").is_valid(), **options)
+        assert only["damaged"].to_pylist() == [data[OFFSETS[2] : OFFSETS[3]]]
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            *(pa.bool_(), pa.date32(), pa.decimal128(5, 2), pa.large_string(), pa.null()),
+            *(pa.list_(pa.int16(), 2), pa.large_list(pa.float64()), pa.binary_view()),
+            *(pa.dictionary(pa.int8(), pa.string()), pa.fixed_shape_tensor(pa.int64(), (2, 2))),
+        ],
+        ids=str,
+    )
+    def test_nulls_of_every_type(self, tmp_path, column):
+        (tmp_path / "a").write_bytes(b"nothing but noise")
+        with pytest.warns(CorruptDataWarning):
+            table = read_table(tmp_path, schema=pa.schema([("x", column)]), on_corrupt="keep")
+        assert table.schema.field("x").type == column
+        assert table["x"].to_pylist() == [None]
+
+    @pytest.mark.parametrize("threads", [1, 3])
+    def test_a_large_file_is_read_in_order(self, tmp_path, threads):
+        """Larger than a span, which files are cut into otherwise."""
+        rng = random.Random(5)
+        payloads = [example(n=n, s=rng.randbytes(500).hex()) for n in range(20_000)]
+        frames = [frame(payload) for payload in payloads]
+        for index in (7000, 7001, 15_000):
+            frames[index] = flip(frames[index], 20)
+        (tmp_path / "a").write_bytes(b"".join(frames))
+        with pytest.warns(CorruptDataWarning, match="made rows of 2 "):
+            table = read_table(
+                tmp_path,
+                schema=SCHEMA,
+                on_corrupt="keep",
+                corrupt_column="damaged",
+                threads=threads,
+            )
+        assert table["n"].to_pylist() == [
+            *range(7000),
+            None,
+            *range(7002, 15_000),
+            None,
+            *range(15_001, 20_000),
+        ]
+        assert table["damaged"].drop_null().to_pylist() == [
+            frames[7000] + frames[7001],
+            frames[15_000],
+        ]
+
+    def test_more_than_a_column_holds(self, read, monkeypatch):
+        monkeypatch.setattr("tfrecord_io.frames._MAX_KEPT_BYTES", 999)
+        data = FRAMES[0] + random.Random(6).randbytes(1000)
+        reader = read(
+            data, function=scan, schema=SCHEMA, on_corrupt="keep", corrupt_column="damaged"
+        )
+        assert reader.read_next_batch()["n"].to_pylist() == [0]
+        with pytest.raises(LimitExceededError, match="1000 damaged bytes"):
+            reader.read_next_batch()
+        with pytest.warns(CorruptDataWarning):
+            assert read(data, on_corrupt="keep")["n"].to_pylist() == [0, None]
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_it_keeps_what_skipping_skips(self, read, seed):
+        rng = random.Random(seed)
+        data = bytearray(GOOD)
+        for _ in range(rng.randrange(1, 5)):
+            data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        if rng.random() < 0.5:
+            del data[rng.randrange(1, len(data)) :]
+        if bytes(data) == GOOD[: len(data)] and len(data) in OFFSETS:
+            return
+        numbers, ranges = skipping(read, bytes(data))
+        rows, count = keeping(read, bytes(data), batch_rows=rng.randrange(1, 8))
+        assert rows == expected_rows(bytes(data), [(OFFSETS[n], n) for n in numbers], ranges)
+        assert count == len(ranges)
+
+    def test_inference_looks_past_damage(self, read):
+        data = flip(GOOD, OFFSETS[2])
+        with pytest.warns(CorruptDataWarning):
+            table = read(data, schema=None, on_corrupt="keep", corrupt_column="damaged")
+        assert table.schema == SCHEMA.append(pa.field("damaged", pa.binary()))
+        with pytest.warns(CorruptDataWarning):
+            assert read(data, function=infer_schema, on_corrupt="keep") == SCHEMA
+
+    @pytest.mark.parametrize(
+        ("options", "error", "match"),
+        [
+            ({"on_corrupt": "skip_record"}, OptionError, "on_corrupt='keep'"),
+            ({"corrupt_column": "n"}, OptionError, "'n'"),
+            ({"corrupt_column": "n", "schema": None}, OptionError, "'n'"),
+            ({"corrupt_column": 3}, OptionError, "3"),
+            ({"path_column": "damaged"}, OptionError, "'damaged'"),
+            (
+                {"schema": pa.schema([pa.field("n", pa.int64(), nullable=False)])},
+                SchemaMismatchError,
+                "'n'.*nullable",
+            ),
+        ],
+    )
+    def test_arguments_that_do_not_fit(self, read, options, error, match):
+        with pytest.raises(error, match=match):
+            read(GOOD, **{"on_corrupt": "keep", "corrupt_column": "damaged", **options})
+
+    def test_errors_that_are_no_damage_are_raised(self, read):
+        with pytest.raises(SchemaMismatchError):
+            read(GOOD, schema=pa.schema([("n", pa.string())]), on_corrupt="keep")
+        with pytest.raises(LimitExceededError):
+            read(GOOD + header(2**40) + GOOD, on_corrupt="keep")
 
 
 class TestSkipFile:

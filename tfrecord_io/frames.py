@@ -12,11 +12,13 @@ Damage, where it is to be skipped:
   than 32 MiB directly behind the damage is skipped with it.
 - A damaged compressed stream ends the file.
 
-Whatever is skipped is noted as a range of bytes, so nothing is lost in silence.
+Whatever is skipped is noted as a range of bytes, so nothing is lost in silence; its bytes can be
+kept.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,22 +42,47 @@ _TAKEN_BYTES = 256 * 1024
 _FIRST_LOOK_BYTES = 1024 * 1024
 _RESYNC_BYTES = 64 * 1024 * 1024
 _SHOWN_RANGES = 10
+# Where Arrow's binary arrays end.
+_MAX_KEPT_BYTES = 2**31 - 1
 
 
 class Damage:
-    """The ranges of bytes of one file that were skipped."""
+    """The ranges of bytes of one file that were skipped.
 
-    def __init__(self) -> None:
+    Attributes
+    ----------
+    ranges : list of (int, int or None)
+        In their order, none of them adjacent to the next.
+    kept : bytearray or None
+        The bytes of the last range, if they are kept; of a damaged compressed stream those that it
+        still gave.
+    """
+
+    def __init__(self, *, keeps_bytes: bool = False) -> None:
         self.ranges: list[tuple[int, int | None]] = []
+        self.kept: bytearray | None = bytearray() if keeps_bytes else None
+        self._passed: _Passed | None = None
 
     def add(self, start: int, end: int | None) -> None:
         """Note a range; an `end` of None is the end of a compressed file."""
+        if self._passed is not None:
+            self._passed.end(end)
+            self._passed = None
         if self.ranges and self.ranges[-1][1] == start:
             start = self.ranges.pop()[0]
         self.ranges.append((start, end))
 
-    def warning(self, path: str) -> CorruptDataWarning:
-        """Return the one warning of a file."""
+    def passed(self, source: Source, offset: int) -> Source:
+        """Return the source by which the end of damage at `offset` is to be found, then added."""
+        if self.kept is None:
+            return source
+        if not self.ranges or self.ranges[-1][1] != offset:
+            self.kept = bytearray()
+        self._passed = _Passed(source, offset, self.kept)
+        return self._passed
+
+    def warning(self, path: str, *, is_kept: bool = False) -> CorruptDataWarning:
+        """Return the one warning of a file; `is_kept` says whether damage became rows."""
         shown = ", ".join(
             f"{start} to {'the end' if end is None else end}"
             for start, end in self.ranges[:_SHOWN_RANGES]
@@ -64,10 +91,56 @@ class Damage:
         known = sum(end - start for start, end in self.ranges if end is not None)
         count = len(self.ranges)
         return CorruptDataWarning(
-            f"{path}: skipped {count} damaged byte range{'s' if count > 1 else ''} "
+            f"{path}: {'made rows of' if is_kept else 'skipped'} "
+            f"{count} damaged byte range{'s' if count > 1 else ''} "
             f"({known} bytes{' and more' if self.ranges[-1][1] is None else ''}): "
             f"{shown}{f' and {more} more' if more > 0 else ''}"
         )
+
+
+class _Passed:
+    """A source that keeps the bytes that are passed over, from an offset on."""
+
+    def __init__(self, source: Source, offset: int, kept: bytearray) -> None:
+        self.size = source.size
+        self.is_mapped = source.is_mapped
+        self._source = source
+        self._offset = offset
+        self._kept = kept
+        # The last window, and the offset at which it begins.
+        self._buffer = pa.py_buffer(b"")
+        self._base = offset
+
+    def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
+        """See `tfrecord_io.source.Source.window`."""
+        self._pass(offset)
+        try:
+            self._buffer, start = self._source.window(offset, needed)
+        except CompressionError:
+            # What the stream gave before it broke; where that is nothing, it breaks again.
+            self._buffer, start = pa.py_buffer(b""), 0
+            with contextlib.suppress(CompressionError):
+                self._buffer, start = self._source.window(offset, 0)
+            self._base = offset - start
+            raise
+        self._base = offset - start
+        return self._buffer, start
+
+    def end(self, end: int | None) -> None:
+        """Keep what stands before `end`; None for the end of the file."""
+        self._pass(self._base + self._buffer.size if end is None else end)
+
+    def _pass(self, offset: int) -> None:
+        count = offset - self._offset
+        if len(self._kept) + count > _MAX_KEPT_BYTES:
+            raise LimitExceededError(
+                f"{len(self._kept) + count} damaged bytes stand one behind the other, and a column "
+                f"holds {_MAX_KEPT_BYTES} in a row; leave damage out instead of keeping it",
+                offset=self._offset,
+            )
+        start = self._offset - self._base
+        self._kept += memoryview(self._buffer)[start : start + count]
+        self._offset = offset
 
 
 class FrameCounter:
@@ -207,20 +280,21 @@ def walk_skipping(
     damage: Damage,
     *,
     stop: int | None = None,
-) -> Iterator[None]:
-    """Advance like `walk`, note damage, and go on behind it."""
+) -> Iterator[Damage | None]:
+    """Advance like `walk`, note damage, give it out as a step of its own, and go on behind it."""
     while True:
         try:
             yield from walk(source, cursor, advance, stop=stop)
         except CorruptDataError:  # noqa: PERF203 - once for each damaged place
             begin = cursor.offset
             try:
-                end, is_end = _behind(source, codec, begin)
+                end, is_end = _behind(damage.passed(source, begin), codec, begin)
             except CompressionError:
                 end, is_end = None, True
             damage.add(begin, end)
             if end is not None:
                 cursor.seek(offset=end, record=cursor.record + 1)
+            yield damage
             if is_end:
                 return
         else:

@@ -21,7 +21,7 @@ from tfrecord_io.options import (
     DecodeOptions,
     Float64Mode,
     Limits,
-    OnCorrupt,
+    OnCorruptRows,
     RecordType,
     SaveMode,
     choice,
@@ -205,8 +205,10 @@ class ScanOptions:
         What a payload is.
     compression : str or None
         Of all files; "infer" looks at each.
-    on_corrupt : {"raise", "skip_record", "skip_file"}
+    on_corrupt : {"raise", "skip_record", "skip_file", "keep"}
         What becomes of damaged files, see `tfrecord_io.tasks`.
+    corrupt_column : str or None
+        Name of the column that holds the bytes of damage that is kept; None leaves them.
     batch_rows : int
         Most rows of one batch.
     limits : Limits
@@ -219,14 +221,20 @@ class ScanOptions:
 
     record_type: RecordType = "Example"
     compression: str | None = "infer"
-    on_corrupt: OnCorrupt = "raise"
+    on_corrupt: OnCorruptRows = "raise"
+    corrupt_column: str | None = None
     batch_rows: int = DEFAULT_BATCH_ROWS
     limits: Limits = field(default_factory=Limits)
     memory_map: bool = True
     codec: CodecName = "auto"
 
     def __post_init__(self) -> None:
-        choice("on_corrupt", self.on_corrupt, OnCorrupt)
+        choice("on_corrupt", self.on_corrupt, OnCorruptRows)
+        if self.corrupt_column is not None and self.on_corrupt != "keep":
+            raise OptionError(
+                f"corrupt_column is {self.corrupt_column!r} and on_corrupt {self.on_corrupt!r}; "
+                "only on_corrupt='keep' gives rows in which it could hold something"
+            )
         choice("codec", self.codec, CodecName)
         if not isinstance(self.limits, Limits):
             raise OptionError(f"limits is {self.limits!r}; it must be a tfrecord_io Limits")

@@ -50,7 +50,7 @@ from tfrecord_io.options import (
     BYTE_ARRAY_COLUMN,
     CodecName,
     Limits,
-    OnCorrupt,
+    OnCorruptRows,
     RecordType,
     positive,
 )
@@ -124,7 +124,8 @@ def plan_scan(
     filters: Filters = None,
     record_type: RecordType = "Example",
     compression: str | None = "infer",
-    on_corrupt: OnCorrupt = "raise",
+    on_corrupt: OnCorruptRows = "raise",
+    corrupt_column: str | None = None,
     path_column: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     codec: CodecName = "auto",
@@ -159,8 +160,11 @@ def plan_scan(
         What a record's payload is.
     compression : str or None
         "infer" looks at each file; else see `tfrecord_io.compression.normalize_compression`.
-    on_corrupt : {"raise", "skip_record", "skip_file"}
+    on_corrupt : {"raise", "skip_record", "skip_file", "keep"}
         What becomes of damaged files, see `tfrecord_io.tasks`.
+    corrupt_column : str, optional
+        With "keep", name of a binary column that holds the damaged bytes; the last one that is of
+        files.
     path_column : str, optional
         Name of a last column that holds the file's URL.
     storage_options : mapping, optional
@@ -222,6 +226,7 @@ def plan_scan(
         record_type=record_type,
         compression=_compression(compression),
         on_corrupt=on_corrupt,
+        corrupt_column=corrupt_column,
         batch_rows=batch_rows,
         limits=limits if limits is not None else Limits(),
         memory_map=memory_map,
@@ -279,8 +284,8 @@ def plan_scan(
                 one.file = describe(listing.locations[one.file.location], one.file)
     if look is None:
         wire_schema(file_schema, reading=True)
-    full = _full_schema(file_schema, partitions, path_column)
-    out = _projected(full, columns, path_column)
+    full = _full_schema(file_schema, partitions, path_column, corrupt_column)
+    out = _projected(full, columns, path_column, corrupt_column)
     row_filter = expression(parsed)
     needed = set(out.names)
     if row_filter is not None:
@@ -291,10 +296,13 @@ def plan_scan(
         if set(of_filter) <= set(partitions.names):
             found = _kept(found, partitions, row_filter)
             row_filter = None
+    read_schema = pa.schema([field for field in file_schema if field.name in needed])
+    if on_corrupt == "keep":
+        _check_nullable(read_schema)
     return replace(
         plan,
         schema=out,
-        file_schema=pa.schema([field for field in file_schema if field.name in needed]),
+        file_schema=read_schema,
         filter=row_filter,
         tasks=tuple(_tasks([one.file for one in found], options, task_bytes, cut_unmarked)),
     )
@@ -538,6 +546,9 @@ def observe_files(
         Told where records start, see `tfrecord_io.tasks.joined`.
     """
     options = plan.options
+    if options.on_corrupt == "keep":
+        # What becomes a row says nothing of the columns.
+        options = replace(options, on_corrupt="skip_record", corrupt_column=None)
     runner = Runner(
         plan.locations,
         plan.storage_options,
@@ -556,7 +567,10 @@ def observe_files(
 
 
 def _full_schema(
-    file_schema: pa.Schema, partitions: pa.Schema, path_column: str | None
+    file_schema: pa.Schema,
+    partitions: pa.Schema,
+    path_column: str | None,
+    corrupt_column: str | None,
 ) -> pa.Schema:
     both = [name for name in partitions.names if name in file_schema.names]
     if both:
@@ -566,9 +580,11 @@ def _full_schema(
             feature=both[0],
         )
     fields = [*file_schema, *partitions]
+    if corrupt_column is not None:
+        _check_free("corrupt_column", corrupt_column, fields)
+        fields.insert(len(file_schema), pa.field(corrupt_column, pa.binary()))
     if path_column is not None:
-        if not isinstance(path_column, str) or path_column in {field.name for field in fields}:
-            raise OptionError(f"path_column is {path_column!r}; it must be a name that is free")
+        _check_free("path_column", path_column, fields)
         fields.append(pa.field(path_column, pa.string()))
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
@@ -577,16 +593,38 @@ def _full_schema(
     return pa.schema(fields)
 
 
+def _check_free(argument: str, name: str, fields: Iterable[pa.Field]) -> None:
+    if not isinstance(name, str) or name in {field.name for field in fields}:
+        raise OptionError(
+            f"{argument} is {name!r}; it must be a name that is free, and none of a column that "
+            "is there"
+        )
+
+
+def _check_nullable(schema: pa.Schema) -> None:
+    for field in schema:
+        if not field.nullable:
+            raise SchemaMismatchError(
+                f"the schema says that column {field.name!r} holds no null, and on_corrupt='keep' "
+                "gives rows of nulls for what is damaged; declare it nullable",
+                feature=field.name,
+            )
+
+
 def _projected(
-    full: pa.Schema, columns: Sequence[str] | None, path_column: str | None
+    full: pa.Schema,
+    columns: Sequence[str] | None,
+    path_column: str | None,
+    corrupt_column: str | None,
 ) -> pa.Schema:
     if columns is None:
         return full
     if isinstance(columns, str) or not isinstance(columns, Sequence):
         raise OptionError(f"columns is {columns!r}; it must be a list of names")
     wanted = list(columns)
-    if path_column is not None and path_column not in wanted:
-        wanted.append(path_column)
+    for of_ours in (corrupt_column, path_column):
+        if of_ours is not None and of_ours not in wanted:
+            wanted.append(of_ours)
     for name in wanted:
         if name not in full.names:
             near = difflib.get_close_matches(str(name), full.names, 3)
@@ -703,8 +741,13 @@ def projected(plan: ScanPlan, columns: Sequence[str]) -> ScanPlan:
     """Return a plan that reads some of its columns, in this order, and filters as before."""
     schema = pa.schema([plan.schema.field(name) for name in columns])
     needed = set(columns)
+    options = plan.options
     if plan.filter is not None:
-        full = _full_schema(plan.file_schema, plan.partition_schema, plan.path_column)
+        full = _full_schema(
+            plan.file_schema, plan.partition_schema, plan.path_column, options.corrupt_column
+        )
         needed |= set(columns_of(plan.filter, full))
+    if options.corrupt_column not in needed:
+        options = replace(options, corrupt_column=None)
     kept = [field for field in plan.file_schema if field.name in needed]
-    return replace(plan, schema=schema, file_schema=pa.schema(kept))
+    return replace(plan, schema=schema, file_schema=pa.schema(kept), options=options)

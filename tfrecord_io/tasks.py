@@ -12,6 +12,8 @@ What becomes of damage (``on_corrupt``):
 
 - ``raise``: the rows before it are given out, then the error.
 - ``skip_record``: see `tfrecord_io.frames`; one warning a file tells what was skipped.
+- ``keep``: as ``skip_record``, and each range that was skipped is a row of nulls at its place. Its
+  bytes stand in the ``corrupt_column``, if there is one. A file is one span.
 - ``skip_file``: a file is given out as a whole or not at all. Up to 64 MiB of its rows are held
   until its end was seen; a larger file is read to its end once to verify it, and then again.
 
@@ -117,7 +119,7 @@ def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[S
     end = task.file.size if task.end is None else task.end
     is_local = storage.local_path(task.file.path) is not None
     span_bytes = _SPAN_BYTES if is_local else _REMOTE_SPAN_BYTES
-    if end - task.start < 2 * span_bytes or options.on_corrupt == "skip_file":
+    if end - task.start < 2 * span_bytes or options.on_corrupt in ("skip_file", "keep"):
         return whole
     marks = [mark for mark, _ in task.file.marks if task.start < mark < end]
     if marks and not is_local:
@@ -153,7 +155,7 @@ def run_span(
     first: FirstRange | None = None,
 ) -> Iterator[Any]:
     """Give a `Begin`, the items, and an `End`; `first` is what was fetched of the span already."""
-    damage = Damage()
+    damage = Damage(keeps_bytes=options.corrupt_column is not None)
     with OpenFile(storage, file, options, start=span.start, stop=span.stop, first=first) as opened:
         source: Source = opened.source
         start: int | None = span.start
@@ -166,13 +168,16 @@ def run_span(
             return
         cursor = work.cursor
         cursor.seek(offset=start, record=0)
-        if options.on_corrupt == "skip_record":
+        steps: Iterator[Damage | None]
+        if options.on_corrupt in ("skip_record", "keep"):
             steps = walk_skipping(source, cursor, work.advance, codec, damage, stop=span.stop)
         else:
             steps = walk(source, cursor, work.advance, stop=span.stop)
         passed = start
         try:
-            for _ in steps:
+            for more in steps:
+                if more is not None:
+                    yield from work.lose(more)
                 yield from work.items(is_end=False)
                 if cursor.offset - passed >= _SPAN_BYTES and opened.compression is None:
                     passed = cursor.offset
@@ -190,6 +195,8 @@ def joined(
     spans: Iterable[tuple[Span, Iterator[Any]]],
     redo: Callable[[Span], Iterator[Any]],
     note: Note | None = None,
+    *,
+    is_kept: bool = False,
 ) -> Iterator[Any]:
     """Give the items of a task's spans, exact and in order.
 
@@ -204,6 +211,8 @@ def joined(
     note : callable, optional
         Told of places in a plain file at which a record starts: task, offset, record. The end of
         the task is the last of them, also where the file is compressed.
+    is_kept : bool
+        Whether damage became rows.
 
     Yields
     ------
@@ -249,7 +258,7 @@ def joined(
                 offset=offset,
             )
     if damage.ranges:
-        yield damage.warning(task.file.url)
+        yield damage.warning(task.file.url, is_kept=is_kept)
 
 
 @contextlib.contextmanager
@@ -319,7 +328,8 @@ class Runner:
             exact = self._settled(task)
             spans = [Span(start=exact.start, stop=exact.end)]
             run = self._span(exact, ahead)
-            return joined(exact, zip(spans, map(run, spans), strict=True), run)
+            begun = zip(spans, map(run, spans), strict=True)
+            return joined(exact, begun, run, is_kept=self._options.on_corrupt == "keep")
 
         if self._options.on_corrupt == "skip_file":
             return whole_or_nothing(task.file, items)
@@ -365,7 +375,8 @@ class Runner:
                 task, spans = begun.popleft()
                 if spans:
                     of_task = zip(spans, itertools.chain([first], streams), strict=False)
-                    yield joined(task, of_task, self._span(task), note)
+                    is_kept = self._options.on_corrupt == "keep"
+                    yield joined(task, of_task, self._span(task), note, is_kept=is_kept)
                 else:
                     yield first
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, positive
+from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, positive
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import Paths, plan_scan
 
@@ -128,6 +128,7 @@ def plan_rows(
         Nothing but the schema, where nobody recorded it, has been read.
     """
     positive("batch_size", batch_size)
+    choice("on_corrupt", on_corrupt, OnCorrupt)
     if not isinstance(shuffle, int) or shuffle < 0:
         raise OptionError(f"shuffle is {shuffle!r}; it must be True, False or a number of rows")
     shuffled_rows = SHUFFLED_ROWS if shuffle is True else int(shuffle)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tfrecord_io.cast import from_wire
 from tfrecord_io.codec.base import Codec, Cursor
 from tfrecord_io.filters import filter_batch
-from tfrecord_io.frames import FrameCounter
+from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan
 
@@ -37,6 +37,9 @@ class Work(Protocol):
     def items(self, *, is_end: bool) -> Iterator[Any]:
         """Give out what is ready; at the end of the span, or before an error, everything."""
 
+    def lose(self, damage: Damage) -> Iterator[Any]:
+        """Give out what stands before damage; more of it may follow before the next frames do."""
+
 
 class Decoding:
     """Frames to the batches of a plan.
@@ -56,20 +59,52 @@ class Decoding:
     def __init__(self, codec: Codec, plan: ScanPlan, wire: pa.Schema, file: ScanFile) -> None:
         self._decoder = codec.decoder(wire, plan.options.decode_options())
         self._finish = Finisher(plan, file)
-        self._file_schema = None if wire.equals(plan.file_schema) else plan.file_schema
+        self._file_schema = plan.file_schema
+        self._is_wire = wire.equals(plan.file_schema)
+        self._keeps = plan.options.on_corrupt == "keep"
+        self._has_lost = False
+        self._kept: bytearray | None = None
         self.cursor: Cursor = self._decoder
         self.advance = self._decoder.decode
 
     def items(self, *, is_end: bool) -> Iterator[pa.RecordBatch]:
         """See `Work.items`."""
         decoder = self._decoder
+        if self._has_lost and (is_end or decoder.rows):
+            self._has_lost = False
+            kept = None if self._kept is None else _binary(self._kept)
+            row = self._finish(_nulls(self._file_schema), kept)
+            if row.num_rows:
+                yield row
         if decoder.full or (is_end and decoder.rows):
             batch = decoder.flush()
-            if self._file_schema is not None:
+            if not self._is_wire:
                 batch = from_wire(batch, self._file_schema, place=decoder.row_place)
             batch = self._finish(batch)
             if batch.num_rows:
                 yield batch
+
+    def lose(self, damage: Damage) -> Iterator[pa.RecordBatch]:
+        """See `Work.lose`."""
+        if self._keeps:
+            if self._decoder.rows:
+                yield from self.items(is_end=True)
+            self._has_lost = True
+            self._kept = damage.kept
+
+
+def _binary(data: bytearray) -> pa.BinaryArray:
+    """Return one value that is these bytes, not a copy of them."""
+    ends = pa.array([0, len(data)], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)])
+
+
+def _nulls(schema: pa.Schema) -> pa.RecordBatch:
+    """Return one row of nulls."""
+    if not schema.names:
+        # Made of no columns a batch has no rows.
+        return pa.RecordBatch.from_arrays([pa.nulls(1)], ["none"]).select([])
+    return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
 
 
 class Observing:
@@ -85,6 +120,11 @@ class Observing:
         """See `Work.items`."""
         if is_end:
             yield self._observer.result().with_path(self._url)
+
+    def lose(self, damage: Damage) -> Iterator[Observation]:
+        """See `Work.lose`."""
+        del damage
+        return iter(())
 
 
 def shifted(item: Any, records: int) -> Any:
@@ -119,6 +159,11 @@ class Counting:
         if is_end:
             yield self._counter.record
 
+    def lose(self, damage: Damage) -> Iterator[int]:
+        """See `Work.lose`."""
+        del damage
+        return iter(())
+
 
 class Finisher:
     """Batches of a plan's file schema, all of one file, to batches of its schema."""
@@ -128,6 +173,10 @@ class Finisher:
         constants: list[tuple[pa.Field, pa.Scalar]] = list(
             zip(plan.partition_schema, file.partition, strict=True)
         )
+        corrupt_column = plan.options.corrupt_column
+        if corrupt_column is not None:
+            field = pa.field(corrupt_column, pa.binary())
+            constants.insert(0, (field, pa.scalar(None, field.type)))
         if plan.path_column is not None:
             constants.append(_path_constant(plan, file))
         self._constants = [scalar for _, scalar in constants]
@@ -138,13 +187,23 @@ class Finisher:
         self._repeated: list[pa.Array] = []
         self._repeated_rows = -1
 
-    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Add what comes from the file's path, filter rows, choose columns."""
+    def __call__(self, batch: pa.RecordBatch, kept: pa.Array | None = None) -> pa.RecordBatch:
+        """Add what comes from the file's path, filter rows, choose columns.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Of the plan's file schema.
+        kept : pyarrow.Array, optional
+            The values of the corrupt column, which are null otherwise.
+        """
         if self._constants:
             if batch.num_rows > self._repeated_rows:
                 self._repeated = [_repeat(value, batch.num_rows) for value in self._constants]
                 self._repeated_rows = batch.num_rows
             constants = [array.slice(0, batch.num_rows) for array in self._repeated]
+            if kept is not None:
+                constants[0] = kept
             arrays = [*batch.columns, *constants]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._full_schema)
         if self._filter is not None:

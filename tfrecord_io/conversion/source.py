@@ -18,7 +18,7 @@ from tfrecord_io.errors import CorruptDataWarning, InferenceError, OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import PIECE_BYTES, Format, InputFile, Look, Piece, conform
-from tfrecord_io.options import OnCorrupt, RecordType
+from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.read import Paths, plan_scan
 from tfrecord_io.storage import open_storage
@@ -100,6 +100,7 @@ def plan_source(
     TFRecordError, FileNotFoundError
         See `tfrecord_io.read.plan_scan`; `InferenceError` if files disagree about a column.
     """
+    choice("on_corrupt", on_corrupt, OnCorrupt)
     if file_format == "tfrecord":
         scan = plan_scan(
             path,

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType
+from tfrecord_io.options import CodecName, Limits, OnCorrupt, OnCorruptRows, RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
 from tfrecord_io.read import Paths, plan_files, plan_scan
@@ -55,7 +55,8 @@ def scan(
     filters: Filters = None,
     record_type: RecordType = "Example",
     compression: str | None = "infer",
-    on_corrupt: OnCorrupt = "raise",
+    on_corrupt: OnCorruptRows = "raise",
+    corrupt_column: str | None = None,
     path_column: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     codec: CodecName = "auto",
@@ -69,9 +70,9 @@ def scan(
 
     Parameters
     ----------
-    path, columns, schema, filters, record_type, compression, on_corrupt, path_column
+    path, columns, schema, filters, record_type, compression, on_corrupt, corrupt_column
         See `read_table`.
-    storage_options, codec, limits, batch_rows, memory_map, sample_files, threads
+    path_column, storage_options, codec, limits, batch_rows, memory_map, sample_files, threads
         See `read_table`.
 
     Returns
@@ -101,6 +102,7 @@ def scan(
         record_type=record_type,
         compression=compression,
         on_corrupt=on_corrupt,
+        corrupt_column=corrupt_column,
         path_column=path_column,
         storage_options=storage_options,
         codec=codec,
@@ -121,7 +123,8 @@ def read_table(
     filters: Filters = None,
     record_type: RecordType = "Example",
     compression: str | None = "infer",
-    on_corrupt: OnCorrupt = "raise",
+    on_corrupt: OnCorruptRows = "raise",
+    corrupt_column: str | None = None,
     path_column: str | None = None,
     storage_options: Mapping[str, Any] | None = None,
     codec: CodecName = "auto",
@@ -152,9 +155,13 @@ def read_table(
     compression : str or None
         "infer" looks at each file's content, then at its name. Or ``gzip``, ``deflate``,
         ``bzip2``, ``zstd``, ``snappy``, ``lz4``, or None for plain files.
-    on_corrupt : {"raise", "skip_record", "skip_file"}
+    on_corrupt : {"raise", "skip_record", "skip_file", "keep"}
         What becomes of damaged files. "skip_record" leaves out the damaged records, "skip_file"
-        the files that hold any; a warning for each file says what was left out.
+        the files that hold any; "keep" gives a row of nulls for each range of damaged bytes. A
+        warning for each file says where they are.
+    corrupt_column : str, optional
+        With "keep", name of a binary column that holds the damaged bytes; it follows those of the
+        records.
     path_column : str, optional
         Name of a last column that holds each row's file.
     storage_options : mapping, optional
@@ -192,7 +199,7 @@ def read_table(
     Warns
     -----
     CorruptDataWarning
-        Of damage that was left out.
+        Of damage that was left out, or kept.
     InferenceWarning
         Of types that were chosen and may surprise.
 
@@ -212,6 +219,7 @@ def read_table(
         record_type=record_type,
         compression=compression,
         on_corrupt=on_corrupt,
+        corrupt_column=corrupt_column,
         path_column=path_column,
         storage_options=storage_options,
         codec=codec,

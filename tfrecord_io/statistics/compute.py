@@ -21,7 +21,7 @@ import pyarrow.types as pat
 from tfrecord_io.codec import get_codec
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import Limits, OnCorrupt, RecordType
+from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import Paths, plan_scan
@@ -98,6 +98,7 @@ def compute_statistics(
     (1, 1.5)
     """
     get_codec("native")
+    choice("on_corrupt", on_corrupt, OnCorrupt)
     plan = plan_scan(
         path,
         columns=columns,

@@ -20,7 +20,7 @@ from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.index_files import described_by
-from tfrecord_io.options import CodecName, Limits, OnCorrupt, RecordType, positive
+from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType, positive
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan, ScanTask
 from tfrecord_io.read import Paths, packed, plan_scan, projected
 from tfrecord_io.tasks import read_task
@@ -168,7 +168,8 @@ def read_tfrecord(
     compression: str | None = "infer",
     blocksize: int | str | None = DEFAULT_BLOCKSIZE,
     index: str | os.PathLike[str] | None = None,
-    on_corrupt: OnCorrupt = "raise",
+    on_corrupt: OnCorruptRows = "raise",
+    corrupt_column: str | None = None,
     include_path_column: bool | str = False,
     dtype_backend: DtypeBackend = "pyarrow",
     storage_options: Mapping[str, Any] | None = None,
@@ -205,9 +206,11 @@ def read_tfrecord(
         The index files of the data (`tfrecord_io.write_index`), which say where records start in
         files that no manifest describes; in the same storage. Only those of files that are to be
         cut are read.
-    on_corrupt : {"raise", "skip_record", "skip_file"}
-        What becomes of damaged files, see `tfrecord_io.read_table`. With skipping, files are not
-        cut.
+    on_corrupt : {"raise", "skip_record", "skip_file", "keep"}
+        What becomes of damaged files, see `tfrecord_io.read_table`. Files are cut only where damage
+        is raised.
+    corrupt_column : str, optional
+        With "keep", name of a column that holds the damaged bytes.
     include_path_column : bool or str
         Whether a last column says which file a row is from; True names it ``path``.
     dtype_backend : {"pyarrow", "numpy_nullable"} or None
@@ -279,6 +282,7 @@ def read_tfrecord(
         record_type=record_type,
         compression=compression,
         on_corrupt=on_corrupt,
+        corrupt_column=corrupt_column,
         path_column=include_path_column or None,
         storage_options=options,
         codec=codec,
