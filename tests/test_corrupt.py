@@ -460,12 +460,15 @@ class TestKeep:
 
     @pytest.mark.parametrize("threads", [1, 3])
     def test_a_large_file_is_read_in_order(self, tmp_path, threads):
-        """Larger than a span, which files are cut into otherwise."""
+        """Also where the damage lies across a cut that is made otherwise, every 4 MiB."""
         rng = random.Random(5)
-        payloads = [example(n=n, s=rng.randbytes(500).hex()) for n in range(20_000)]
-        frames = [frame(payload) for payload in payloads]
-        for index in (7000, 7001, 15_000):
+        frames = [frame(example(n=n, s=rng.randbytes(500).hex())) for n in range(12_000)]
+        first = 8 * 1024 * 1024 // len(frames[0]) - 10
+        bad = [100, *range(first, first + 20)]
+        for index in bad:
             frames[index] = flip(frames[index], 20)
+        assert sum(map(len, frames[:first])) < 8 * 1024 * 1024
+        assert sum(map(len, frames[: first + 20])) > 8 * 1024 * 1024
         (tmp_path / "a").write_bytes(b"".join(frames))
         with pytest.warns(CorruptDataWarning, match="made rows of 2 "):
             table = read_table(
@@ -475,16 +478,13 @@ class TestKeep:
                 corrupt_column="damaged",
                 threads=threads,
             )
-        assert table["n"].to_pylist() == [
-            *range(7000),
-            None,
-            *range(7002, 15_000),
-            None,
-            *range(15_001, 20_000),
-        ]
+        sound = [*range(12_000)]
+        sound[first : first + 20] = [None]
+        sound[100] = None
+        assert table["n"].to_pylist() == sound
         assert table["damaged"].drop_null().to_pylist() == [
-            frames[7000] + frames[7001],
-            frames[15_000],
+            frames[100],
+            b"".join(frames[first : first + 20]),
         ]
 
     def test_more_than_a_column_holds(self, read, monkeypatch):

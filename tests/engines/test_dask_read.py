@@ -355,6 +355,27 @@ class TestCutting:
         with pytest.warns(tfr.CorruptDataWarning, match="skipped 1 damaged"):
             assert len(frame.compute()) == 99
 
+    def test_damage_is_kept(self, tmp_path):
+        data = bytearray(b"".join(examples({"x": i}) for i in range(100)))
+        size = len(data) // 100
+        data[30 * size + 14] ^= 1
+        (tmp_path / "a.tfrecord").write_bytes(data)
+        frame = tfr.read_tfrecord(
+            tmp_path,
+            schema=pa.schema([("x", pa.int64())]),
+            on_corrupt="keep",
+            corrupt_column="damaged",
+            blocksize=100,
+        )
+        assert list(frame.columns) == ["x", "damaged"]
+        with pytest.warns(tfr.CorruptDataWarning, match="made rows of 1 damaged"):
+            found = frame.compute()
+        assert found["x"].dropna().tolist() == [i for i in range(100) if i != 30]
+        assert found["damaged"].dropna().to_dict() == {30: bytes(data[30 * size : 31 * size])}
+        # A column of its own is read without keeping bytes, and rows stay as many.
+        with pytest.warns(tfr.CorruptDataWarning):
+            assert len(frame["x"].compute()) == len(frame) == 100
+
     @pytest.mark.parametrize("blocksize", [0, -1, "many", 1.5, True])
     def test_a_blocksize_that_is_none(self, dataset, blocksize):
         with pytest.raises(tfr.OptionError, match="blocksize"):
