@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -192,6 +193,19 @@ class StorageContract:
         assert storage.glob(f"{root}/*/*") == {a: storage.info(a), b: storage.info(b)}
         assert list(storage.glob(f"{root}/*/*")) == [a, b]
         assert storage.glob(f"{root}/p*") == {f"{root}/p=1": None}
+
+    def test_when_files_were_written(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        path = f"{root}/f"
+        put(storage, path, b"")
+        for info in (
+            storage.info(path),
+            *storage.list_files(root),
+            storage.glob(f"{root}/*")[path],
+        ):
+            assert info is not None
+            assert info.modified is not None
+            assert abs(time.time() - info.modified) < 60
 
     def test_age(self, place: tuple[Storage, str]) -> None:
         storage, root = place

@@ -12,7 +12,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
 from tfrecord_io.range_file import open_ranges
@@ -42,6 +42,9 @@ _VERSION_MARKS = (
     *("ETag", "etag", "version_id", "generation", "LastModified", "last_modified", "mtime"),
     *("modified", "modification_time", "created", "ino"),
 )
+
+#: Where they say it as a datetime or in seconds since 1970.
+_TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 
 
 class FsspecStorage:
@@ -253,7 +256,19 @@ class _Stream:
 def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
     size = int(details["size"] or 0)
     known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
-    return FileInfo(path=str(details["name"]), size=size, version="-".join([str(size), *known]))
+    return FileInfo(
+        path=str(details["name"]),
+        size=size,
+        version="-".join([str(size), *known]),
+        modified=next(filter(None, (_seconds(details.get(name)) for name in _TIMES)), None),
+    )
+
+
+def _seconds(value: Any) -> float | None:
+    if isinstance(value, datetime):
+        # Without a zone it is UTC, as fsspec has it.
+        return (value if value.tzinfo else value.replace(tzinfo=timezone.utc)).timestamp()
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _mark_text(value: Any) -> str:

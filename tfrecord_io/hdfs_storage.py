@@ -378,4 +378,6 @@ class _Stream:
 
 
 def _info(status: Any) -> FileInfo:
-    return FileInfo(status.path, status.length, f"{status.length}-{status.modification_time}")
+    modified = status.modification_time
+    version = f"{status.length}-{modified}"
+    return FileInfo(status.path, status.length, version, modified / 1000)

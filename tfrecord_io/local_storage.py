@@ -303,4 +303,6 @@ def _removed_tree(path: str) -> bool:
 
 def _file_info(path: str, status: os.stat_result) -> FileInfo:
     version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
-    return FileInfo(path=path, size=status.st_size, version=version)
+    return FileInfo(
+        path=path, size=status.st_size, version=version, modified=status.st_mtime_ns / 1e9
+    )

@@ -22,7 +22,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
@@ -104,8 +104,7 @@ class S3Storage:
         while True:
             page = self._call("list_objects_v2", prefix, as_prefix=True, **more)
             for item in page.get("Contents", ()):
-                path = f"{bucket}/{item['Key']}"
-                yield FileInfo(path=path, size=int(item["Size"]), version=str(item["ETag"]))
+                yield _info(f"{bucket}/{item['Key']}", item["Size"], item)
             if limit is not None or not page.get("IsTruncated"):
                 return
             more["ContinuationToken"] = page["NextContinuationToken"]
@@ -119,7 +118,7 @@ class S3Storage:
                     errno.EISDIR, os.strerror(errno.EISDIR), self.url(path)
                 ) from None
             raise
-        return FileInfo(path=path, size=int(head["ContentLength"]), version=str(head["ETag"]))
+        return _info(path, head["ContentLength"], head)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         try:
@@ -176,9 +175,7 @@ class S3Storage:
         self._filesystem.invalidate_cache()
         found = self._filesystem.glob(pattern, detail=True)
         return {
-            path: None
-            if details["type"] == "directory"
-            else FileInfo(path=path, size=int(details["size"]), version=str(details["ETag"]))
+            path: None if details["type"] == "directory" else _info(path, details["size"], details)
             for path, details in sorted(found.items())
             if _folder_of(path) is None
         }
@@ -495,6 +492,16 @@ def _folder_of(below: str) -> str | None:
     """Return the folder that a name marks, or None for a file's name."""
     folder, _, name = below.rpartition("/")
     return folder if name in ("", MARKER) else None
+
+
+def _info(path: str, size: Any, details: Mapping[str, Any]) -> FileInfo:
+    changed = details.get("LastModified")
+    return FileInfo(
+        path=path,
+        size=int(size),
+        version=str(details["ETag"]),
+        modified=None if changed is None else float(changed.timestamp()),
+    )
 
 
 def _key(path: str) -> str:

@@ -37,11 +37,14 @@ class FileInfo(NamedTuple):
         Its length in bytes.
     version : str
         A token that changes when the file is replaced or written to.
+    modified : float or None
+        When it was written last, in seconds since 1970; None where the store does not tell.
     """
 
     path: str
     size: int
     version: str
+    modified: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
