@@ -1,13 +1,17 @@
 """Settings of the session, against real servers: where paths are, and who may read them."""
 
 import contextlib
+import datetime as dt
 import uuid
+import zipfile
+import zoneinfo
 
 import fsspec
 import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
+from tests.support.frames import examples
 from tests.support.trees import data_files
 
 pyspark = pytest.importorskip("pyspark")
@@ -130,6 +134,57 @@ def test_bare_paths_are_of_the_default_file_system(spark, hdfs_server, tmp_path)
     assert files.num_rows == 6
     found = {file.partition(f"{name}/data/")[2] for file in files["file"].to_pylist()}
     assert found == {*data_files(tmp_path / "data")}
+
+
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_when_files_were_written(classic, request, kind):
+    """The bounds are what the store itself says of two files; the zone is the session's."""
+    server = request.getfixturevalue(f"{kind}_server")
+    root = f"{server.url}/{uuid.uuid4().hex}"
+    files, folder = fsspec.core.url_to_fs(root, **server.storage_options)
+    files.makedirs(folder, exist_ok=True)
+
+    def write(name):
+        files.pipe_file(f"{folder}/{name}", examples({"name": name}))
+        files.invalidate_cache()
+        info = files.info(f"{folder}/{name}")
+        if kind == "s3":
+            return info["LastModified"]
+        return dt.datetime.fromtimestamp(info["modification_time"] / 1000, dt.timezone.utc)
+
+    first = write("a")
+    while (second := write("b")) == first:
+        # Where the store counts seconds.
+        pass
+
+    def names(zone=None, **bounds):
+        there = zoneinfo.ZoneInfo(zone or "Asia/Kolkata")
+        texts = {
+            name: moment.astimezone(there).replace(tzinfo=None).isoformat()
+            for name, moment in bounds.items()
+        }
+        options = texts if zone is None else {**texts, "timeZone": zone}
+        path = root.replace("s3://", "s3a://")
+        return sorted(
+            row.name
+            for row in classic.read.format("tfrecord").options(**options).load(path).collect()
+        )
+
+    with settings(classic, **(s3a(server) if kind == "s3" else {})):
+        assert names(modifiedAfter=first) == ["b"]
+        assert names(modifiedBefore=second) == ["a"]
+        assert names(modifiedAfter=first - dt.timedelta(seconds=1)) == ["a", "b"]
+        assert names(zone="America/New_York", modifiedBefore=second) == ["a"]
+
+
+def test_a_store_that_tells_no_times(classic, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.tfrecord", examples({"name": "a"}))
+    reader = classic.read.format("tfrecord")
+    path = f"zip://a.tfrecord::file://{tmp_path}/a.zip"
+    assert [row.name for row in reader.load(path).collect()] == ["a"]
+    with pytest.raises(AnalysisException, match=r"a\.tfrecord.*does not tell when"):
+        reader.option("modifiedAfter", "2026-01-01").load(path)
 
 
 def test_a_temporary_view_of_a_registered_session(classic, s3_server):

@@ -15,7 +15,6 @@ import fnmatch
 import math
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -78,11 +77,14 @@ def _selection(options: ReadOptions) -> Selection:
             return False
         if after is None and before is None:
             return True
-        local = storage.local_path(info.path)
-        if local is None:
-            raise OptionError("modifiedAfter and modifiedBefore are possible on local disks alone")
-        modified = Path(local).stat().st_mtime
-        return (after is None or modified > after) and (before is None or modified < before)
+        if info.modified is None:
+            raise OptionError(
+                f"modifiedAfter and modifiedBefore are not possible for {storage.url(info.path)}: "
+                "its store does not tell when files were written"
+            )
+        return (after is None or info.modified > after) and (
+            before is None or info.modified < before
+        )
 
     return Selection(
         keep=keep, partition_base=options.base_path, has_partitions=not options.is_recursive
