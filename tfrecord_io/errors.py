@@ -27,7 +27,7 @@
     TFRecordWarning (UserWarning)
     ├── InferenceWarning                      a type was chosen that a user should know of
     ├── PrecisionWarning                      float64 or decimal values were narrowed to float32
-    ├── CorruptDataWarning                    damaged bytes were skipped because it was asked for
+    ├── CorruptDataWarning                    damaged bytes were skipped or kept, as asked for
     └── ReferenceCodecWarning                 the slow codec is in use
 
 A store's own errors (``FileNotFoundError``, ``PermissionError``, ...) pass untouched.

@@ -1,6 +1,7 @@
 """What Spark reads: columns, options, filters, damage; rows as the core has them."""
 
 import datetime as dt
+import gzip
 import json
 import os
 import shutil
@@ -10,7 +11,8 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.codec.test_golden import GOLDEN
-from tests.support.frames import examples
+from tests.support.frames import examples, header
+from tests.support.frames import frame as framed
 from tfrecord_io.engines import spark as tfr_spark
 
 pyspark = pytest.importorskip("pyspark")
@@ -228,8 +230,9 @@ def test_missing_paths(spark, tmp_path):
     ("options", "text"),
     [
         ({"recursiveFileLookup": "maybe"}, "true or false"),
-        ({"mode": "PERMISSIVE"}, "DROPMALFORMED"),
-        ({"columnNameOfCorruptRecord": "c"}, "DROPMALFORMED"),
+        ({"mode": "PERMISSIVE", "ignoreCorruptFiles": "true"}, "contradict"),
+        ({"columnNameOfCorruptRecord": "c", "ignoreCorruptFiles": "true"}, "contradict"),
+        ({"columnNameOfCorruptRecord": "id"}, "corrupt_column is 'id'"),
         ({"mode": "whatever"}, "FAILFAST"),
         ({"mode": "DROPMALFORMED", "ignoreCorruptFiles": "true"}, "contradict"),
         ({"samplingRatio": "2"}, "samplingRatio"),
@@ -288,6 +291,147 @@ def test_damage_is_skipped(spark, damaged):
         assert rows(load(spark, damaged)) == expected
     finally:
         spark.conf.unset("spark.sql.files.ignoreCorruptFiles")
+
+
+@pytest.fixture(scope="module")
+def battered(tmp_path_factory):
+    """A folder p=N for each kind of damage, and by path what is whole and what is damaged."""
+    rows = [examples({"i": i, "s": f"text {i}"}) for i in range(10)]
+    whole = b"".join(rows)
+    flipped = rows[4][:14] + b"?" + rows[4][15:]
+    foreign = framed(b"no Example")
+    kinds = {
+        0: (whole, range(10), []),
+        1: (b"".join([*rows[:4], flipped, *rows[5:]]), [*range(4), *range(5, 10)], [flipped]),
+        2: (whole[:-5], range(9), [rows[9][:-5]]),
+        3: (
+            b"".join([*rows[:3], header(2**20), bytes(99), *rows[3:]]),
+            range(10),
+            [header(2**20) + bytes(99)],
+        ),
+        4: (b"".join([b"noise", *rows, foreign]), range(10), [b"noise", foreign]),
+    }
+    path = tmp_path_factory.mktemp("battered")
+    for p, (data, _, _) in kinds.items():
+        (path / f"p={p}").mkdir()
+        name = "a.gz" if p == 4 else "a"
+        (path / f"p={p}" / name).write_bytes(gzip.compress(data) if p == 4 else data)
+    return path, {p: (list(numbers), bad) for p, (_, numbers, bad) in kinds.items()}
+
+
+def found_rows(frame, column):
+    """Rows as (p, i, damaged bytes)."""
+    picked = frame.select("p", "i", column).collect()
+    found = [(row[0], row[1], None if row[2] is None else bytes(row[2])) for row in picked]
+    return sorted(found, key=repr)
+
+
+def battered_rows(kinds):
+    return sorted(
+        [
+            *((p, i, None) for p, (numbers, _) in kinds.items() for i in numbers),
+            *((p, None, bad) for p, (_, damaged) in kinds.items() for bad in damaged),
+        ],
+        key=repr,
+    )
+
+
+def test_damage_is_a_row(spark, battered):
+    path, kinds = battered
+    frame = load(spark, path, mode="PERMISSIVE")
+    assert frame.columns == ["i", "s", "_corrupt_record", "p"]
+    assert frame.schema["_corrupt_record"].dataType == BinaryType()
+    assert found_rows(frame, "_corrupt_record") == battered_rows(kinds)
+    damaged = sum(len(bad) for _, bad in kinds.values())
+    assert frame.where("_corrupt_record is not null and s is null").count() == damaged
+    assert frame.count() == load(spark, path, mode="DROPMALFORMED").count() + damaged
+
+
+def test_damage_in_a_users_schema(spark, battered):
+    path, kinds = battered
+    reader = spark.read.format("tfrecord").option("mode", "permissive")
+    # Where it says, under the name that it says; nulls are allowed everywhere, as in Spark's own.
+    schema = StructType().add("bad", "binary").add("i", "long", nullable=False).add("p", "integer")
+    frame = reader.option("columnNameOfCorruptRecord", "bad").schema(schema).load(str(path))
+    assert frame.columns == ["bad", "i", "p"]
+    assert frame.schema["i"].nullable
+    assert found_rows(frame, "bad") == battered_rows(kinds)
+    # Without the column the rows are there all the same.
+    frame = reader.schema("i long").load(str(path))
+    assert frame.columns == ["i", "p"]
+    assert rows(frame) == sorted(((i, p) for p, i, _ in battered_rows(kinds)), key=repr)
+
+
+def test_the_name_of_the_corrupt_column(spark, battered):
+    path, kinds = battered
+    # The name alone asks for the mode that has the column; another mode has none.
+    frame = load(spark, path, columnNameOfCorruptRecord="bad", pathColumn="file")
+    assert frame.columns == ["i", "s", "bad", "p", "file"]
+    frame = load(spark, path, columnNameOfCorruptRecord="bad", mode="DROPMALFORMED")
+    assert frame.columns == ["i", "s", "p"]
+    spark.conf.set("spark.sql.columnNameOfCorruptRecord", "of_session")
+    try:
+        frame = load(spark, path, mode="PERMISSIVE", columns="i")
+        assert frame.columns == ["i", "of_session"]
+        functional = tfr_spark.read_tfrecord(spark, str(path), on_corrupt="keep")
+        assert functional.columns == ["i", "s", "of_session", "p"]
+        assert found_rows(functional, "of_session") == battered_rows(kinds)
+    finally:
+        spark.conf.unset("spark.sql.columnNameOfCorruptRecord")
+
+
+@pytest.mark.parametrize(
+    ("field", "got"),
+    [
+        (("string", True), "STRING"),
+        (("binary", False), "BINARY NOT NULL"),
+        (("integer", True), "INT"),
+    ],
+)
+def test_the_type_of_the_corrupt_column(spark, battered, field, got):
+    kind, nullable = field
+    schema = StructType().add("i", "long").add("_corrupt_record", kind, nullable=nullable)
+    reader = spark.read.format("tfrecord").option("mode", "PERMISSIVE").schema(schema)
+    with pytest.raises(AnalysisException, match=f"nullable BINARY type, but got {got};") as error:
+        reader.load(str(battered[0]))
+    assert error.value.getCondition() == "INVALID_CORRUPT_RECORD_TYPE"
+
+
+def test_damage_in_sql_and_of_the_other_record_types(classic, battered, tmp_path):
+    path, kinds = battered
+    with_columns = "i bigint NOT NULL, _corrupt_record binary"
+    view = f"USING tfrecord OPTIONS (path '{path}', mode 'PERMISSIVE')"
+    classic.sql(f"CREATE OR REPLACE TEMPORARY VIEW battered {view}")
+    assert found_rows(classic.table("battered"), "_corrupt_record") == battered_rows(kinds)
+    classic.sql(f"CREATE OR REPLACE TEMPORARY VIEW battered ({with_columns}) {view}")
+    with pytest.raises(PySparkException, match="'i' holds no null"):
+        classic.table("battered").collect()
+    classic.sql("DROP VIEW battered")
+    (tmp_path / "a").write_bytes(framed(b"one") + b"noise" + framed(b"two"))
+    found = load(classic, tmp_path, recordType="ByteArray", mode="PERMISSIVE").collect()
+    assert [tuple(row) for row in found] == [(b"one", None), (None, b"noise"), (b"two", None)]
+
+
+def test_damage_in_filters(classic, battered, pushdown):
+    path, kinds = battered
+    loaded = load(classic, path, mode="PERMISSIVE", pushFilters=True)
+    only = loaded.where("_corrupt_record is not null and p = 4")
+    assert sorted(bytes(row._corrupt_record) for row in only.collect()) == sorted(kinds[4][1])
+
+
+def test_damage_in_a_stream(classic, battered, tmp_path):
+    path, kinds = battered
+    stream = (
+        classic.readStream.format("tfrecord")
+        .schema("i long, _corrupt_record binary")
+        .option("mode", "PERMISSIVE")
+        .load(str(path))
+    )
+    writer = stream.writeStream.format("memory").queryName("damaged_rows")
+    writer.option("checkpointLocation", str(tmp_path)).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    assert found_rows(classic.table("damaged_rows"), "_corrupt_record") == battered_rows(kinds)
 
 
 def test_files_that_went(spark, wild):

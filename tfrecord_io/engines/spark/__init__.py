@@ -16,9 +16,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tfrecord_io.errors import MissingDependencyError
+from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.layout import EmptyPartition
-from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode
+from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +33,7 @@ except ImportError as error:
         "the Spark adapter needs pyspark 4.1 or newer; install tfrecord-io[spark]"
     ) from error
 
-from tfrecord_io.engines.spark.conditions import translated
+from tfrecord_io.engines.spark.conditions import as_spark, translated
 from tfrecord_io.engines.spark.options import REQUEST_OPTION
 from tfrecord_io.engines.spark.settings import Settings, is_connect, of_session
 from tfrecord_io.engines.spark.source import NAMES, source_class
@@ -117,7 +117,8 @@ def read_tfrecord(
     schema: StructType | str | None = None,
     record_type: RecordType = "Example",
     compression: str = "infer",
-    on_corrupt: OnCorrupt = "raise",
+    on_corrupt: OnCorruptRows = "raise",
+    corrupt_column: str | None = None,
     path_column: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
@@ -135,6 +136,9 @@ def read_tfrecord(
         Columns and types, instead of looking for them.
     record_type, compression, on_corrupt, path_column
         See `tfrecord_io.read_table`.
+    corrupt_column : str, optional
+        With "keep", name of the column that holds the damaged bytes; by default the session's,
+        ``spark.sql.columnNameOfCorruptRecord``. A `schema` without it leaves them.
     options : mapping, optional
         More options of the data source, by Spark's names.
 
@@ -148,6 +152,8 @@ def read_tfrecord(
     pyspark.errors.AnalysisException
         Nothing is there, an option that is none, or records that no one schema describes.
     """
+    if corrupt_column is not None and on_corrupt != "keep":
+        raise as_spark(OptionError("corrupt_column needs on_corrupt='keep'"))
     _know_source(session)
     found: dict[str, Any] = {
         "recordType": record_type,
@@ -157,6 +163,8 @@ def read_tfrecord(
     }
     if path_column is not None:
         found["pathColumn"] = path_column
+    if corrupt_column is not None:
+        found["columnNameOfCorruptRecord"] = corrupt_column
     if columns is not None:
         found["columns"] = json.dumps(list(columns))
     given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema
@@ -235,8 +243,9 @@ def _texts(options: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-_ON_CORRUPT: dict[OnCorrupt, dict[str, str]] = {
+_ON_CORRUPT: dict[OnCorruptRows, dict[str, str]] = {
     "raise": {"mode": "FAILFAST"},
+    "keep": {"mode": "PERMISSIVE"},
     "skip_record": {"mode": "DROPMALFORMED"},
     "skip_file": {"ignoreCorruptFiles": "true"},
 }

@@ -23,7 +23,7 @@ from tfrecord_io.engines.spark.settings import (
 from tfrecord_io.engines.spark.stores import resolve, storage_options
 from tfrecord_io.errors import OptionError
 from tfrecord_io.layout import EmptyPartition
-from tfrecord_io.options import CodecName, Float64Mode, OnCorrupt, RecordType, SaveMode, choice
+from tfrecord_io.options import CodecName, Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
 
 #: How a completed DataFrameWriter says what Spark would not let through: mode and partitions.
 REQUEST_OPTION = "tfrecord_io.write"
@@ -59,7 +59,11 @@ _OF_OURS = {
     *(CHECK_OPTION, DESCRIBE_OPTION, STORED_OPTION, STREAM_OPTION),
 }
 
-_ON_CORRUPT: dict[str, OnCorrupt] = {"failfast": "raise", "dropmalformed": "skip_record"}
+_ON_CORRUPT: dict[str, OnCorruptRows] = {
+    "permissive": "keep",
+    "dropmalformed": "skip_record",
+    "failfast": "raise",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,7 @@ class ReadOptions:
         URLs, resolved.
     storage : mapping
         Storage options.
-    record_type, compression, on_corrupt, codec, path_column
+    record_type, compression, on_corrupt, corrupt_column, codec, path_column
         See `tfrecord_io.read.plan_scan`.
     columns : tuple of str or None
         The columns to infer and read; all by default.
@@ -101,7 +105,8 @@ class ReadOptions:
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
     record_type: RecordType
     compression: str
-    on_corrupt: OnCorrupt
+    on_corrupt: OnCorruptRows
+    corrupt_column: str | None
     codec: CodecName
     path_column: str | None
     columns: tuple[str, ...] | None
@@ -267,12 +272,15 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         storage.update(storage_options(path, hadoop))
     base_path = texts.text("basePath")
     zone = texts.text("timeZone") or settings.time_zone
+    on_corrupt = _on_corrupt(texts, settings)
+    corrupt_column = texts.text("columnNameOfCorruptRecord") or settings.corrupt_column
     return ReadOptions(
         paths=paths,
         storage=storage,
         record_type=texts.choice("recordType", RecordType, "Example"),
         compression=texts.text("compression") or texts.text("codec") or "infer",
-        on_corrupt=_on_corrupt(texts, settings),
+        on_corrupt=on_corrupt,
+        corrupt_column=corrupt_column if on_corrupt == "keep" else None,
         codec=texts.choice("implementation", CodecName, "auto"),
         path_column=texts.text("pathColumn"),
         columns=texts.names("columns"),
@@ -291,16 +299,13 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
     )
 
 
-def _on_corrupt(texts: _Texts, settings: Settings) -> OnCorrupt:
+def _on_corrupt(texts: _Texts, settings: Settings) -> OnCorruptRows:
     mode = texts.text("mode")
-    if texts.text("columnNameOfCorruptRecord") is not None or (mode or "").lower() == "permissive":
-        raise OptionError(
-            "mode PERMISSIVE, and columnNameOfCorruptRecord, are not possible: what is damaged in "
-            "a TFRecord file is the frames, so there is no record to show. Use mode DROPMALFORMED, "
-            "which keeps every sound record and warns of the rest, or FAILFAST"
-        )
+    if mode is None and texts.text("columnNameOfCorruptRecord") is not None:
+        # It would mean nothing otherwise.
+        mode = "PERMISSIVE"
     if mode is not None and mode.lower() not in _ON_CORRUPT:
-        raise OptionError(f"mode is {mode!r}; it must be FAILFAST or DROPMALFORMED")
+        raise OptionError(f"mode is {mode!r}; it must be PERMISSIVE, DROPMALFORMED or FAILFAST")
     if texts.flag("ignoreCorruptFiles", settings.ignore_corrupt_files and mode is None):
         if mode is not None:
             raise OptionError("mode and ignoreCorruptFiles contradict each other; give one of them")

@@ -43,7 +43,16 @@ def plan(
     filters: Any = None,
     schema_only: bool = False,
 ) -> ScanPlan:
-    """Plan a read; see `tfrecord_io.read.plan_scan`."""
+    """Plan a read; see `tfrecord_io.read.plan_scan`.
+
+    Of the columns of a `schema` the one for damaged bytes is not looked for in the records.
+    """
+    corrupt_column = options.corrupt_column
+    if schema is not None and corrupt_column is not None:
+        if corrupt_column in schema.names:
+            schema = pa.schema([field for field in schema if field.name != corrupt_column])
+        else:
+            corrupt_column = None
     sample = None
     if schema is None and options.sampling_ratio is not None:
         count = len(plan_files(options.paths, storage_options=options.storage).tasks)
@@ -56,6 +65,7 @@ def plan(
         record_type=options.record_type,
         compression=options.compression,
         on_corrupt=options.on_corrupt,
+        corrupt_column=corrupt_column,
         path_column=options.path_column,
         storage_options=options.storage,
         codec=options.codec,

@@ -62,6 +62,8 @@ class Settings:
         ``spark.sql.session.timeZone``.
     default_source : str
         ``spark.sql.sources.default``.
+    corrupt_column : str
+        ``spark.sql.columnNameOfCorruptRecord``.
     hadoop : mapping
         Hadoop's settings of stores, without the prefix ``spark.hadoop.``.
     """
@@ -76,6 +78,7 @@ class Settings:
     push_filters: bool = False
     time_zone: str = "UTC"
     default_source: str = "parquet"
+    corrupt_column: str = "_corrupt_record"
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def options(self) -> dict[str, str]:
@@ -148,6 +151,7 @@ def from_conf(
         push_filters=is_true("spark.sql.python.filterPushdown.enabled"),
         time_zone=conf.get("spark.sql.session.timeZone", base.time_zone),
         default_source=conf.get("spark.sql.sources.default", base.default_source),
+        corrupt_column=conf.get("spark.sql.columnNameOfCorruptRecord", base.corrupt_column),
         hadoop=_hadoop_of_conf(conf) if hadoop is None else hadoop,
     )
 

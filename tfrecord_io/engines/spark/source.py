@@ -10,8 +10,9 @@ import json
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, StructField, StructType
 
 from tfrecord_io.engines.spark import reading, streaming, tables, writing
 from tfrecord_io.engines.spark.conditions import in_worker
@@ -87,13 +88,13 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         """Return what reads these columns."""
         options = read_options(tables.options_of(schema, self.options), self._settings)
         kind = reading.FilteringReader if options.push_filters else reading.Reader
-        return kind(reading.Rows(options, _readable(schema), self._stored_schema()))
+        return kind(reading.Rows(options, _readable(schema, options), self._stored_schema()))
 
     @in_worker
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads these columns of files as they come."""
         options = read_options(self.options, self._settings)
-        rows = reading.Rows(options, _readable(schema), self._stored_schema())
+        rows = reading.Rows(options, _readable(schema, options), self._stored_schema())
         return streaming.StreamReader(rows)
 
     def _stored_schema(self) -> pa.Schema | None:
@@ -127,14 +128,33 @@ def _described(asked: ReadOptions, given: str) -> str:
         struct, stored = spark_schema(found), schema_to_json(found)
     else:
         struct, stored = StructType.fromJson(json.loads(given)), None
-        found = reading.plan(asked, schema=_readable(struct)).schema
+        readable = _readable(struct, asked)
+        if asked.on_corrupt == "keep":
+            # As in Spark's own sources: what is damaged is a row of nulls.
+            struct = StructType(
+                [StructField(one.name, one.dataType, True, one.metadata) for one in struct]
+            )
+            readable = arrow_schema(struct)
+        found = reading.plan(asked, schema=readable).schema
         # As in Spark's own sources: partition columns that a schema does not name come last.
         rest = pa.schema([field for field in found if field.name not in struct.names])
         struct = StructType([*struct.fields, *spark_schema(rest).fields])
     return json.dumps({"columns": struct.jsonValue(), "stored": stored})
 
 
-def _readable(struct: StructType) -> pa.Schema:
+def _readable(struct: StructType, options: ReadOptions) -> pa.Schema:
+    for field in struct:
+        if field.name == options.corrupt_column and not (
+            field.nullable and isinstance(field.dataType, BinaryType)
+        ):
+            # Spark's own condition for this column of its text formats.
+            got = field.dataType.simpleString().upper() + ("" if field.nullable else " NOT NULL")
+            raise AnalysisException(
+                message=f"the column {field.name!r} for corrupt records must have the nullable "
+                f"BINARY type, but got {got}; damaged bytes are hardly ever text",
+                errorClass="INVALID_CORRUPT_RECORD_TYPE",
+                messageParameters={},
+            )
     for name in vector_columns(struct):
         raise UnsupportedTypeError(
             f"column {name!r} is asked for as an ML vector, and records hold lists: read it as "
