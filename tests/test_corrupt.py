@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import tfrecord_io as tfr
 from tests.support.frames import example, frame, header, records, sequence_example
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
@@ -494,8 +495,9 @@ class TestKeep:
             data, function=scan, schema=SCHEMA, on_corrupt="keep", corrupt_column="damaged"
         )
         assert reader.read_next_batch()["n"].to_pylist() == [0]
-        with pytest.raises(LimitExceededError, match="1000 damaged bytes"):
+        with pytest.raises(LimitExceededError, match="999 damaged bytes") as caught:
             reader.read_next_batch()
+        assert caught.value.offset == len(FRAMES[0])
         with pytest.warns(CorruptDataWarning):
             assert read(data, on_corrupt="keep")["n"].to_pylist() == [0, None]
 
@@ -540,6 +542,20 @@ class TestKeep:
     def test_arguments_that_do_not_fit(self, read, options, error, match):
         with pytest.raises(error, match=match):
             read(GOOD, **{"on_corrupt": "keep", "corrupt_column": "damaged", **options})
+
+    @pytest.mark.parametrize(
+        "reading",
+        [
+            lambda path: tfr.compute_statistics(path, on_corrupt="keep"),
+            lambda path: tfr.convert(path, path / "out", to_format="parquet", on_corrupt="keep"),
+            lambda path: tfr.batches(path, batch_size=2, on_corrupt="keep"),
+        ],
+        ids=["statistics", "convert", "batches"],
+    )
+    def test_where_no_rows_are_asked_for(self, tmp_path, reading):
+        (tmp_path / "a").write_bytes(GOOD)
+        with pytest.raises(OptionError, match="on_corrupt is 'keep'"):
+            reading(tmp_path)
 
     def test_errors_that_are_no_damage_are_raised(self, read):
         with pytest.raises(SchemaMismatchError):

@@ -134,9 +134,9 @@ class _Passed:
         count = offset - self._offset
         if len(self._kept) + count > _MAX_KEPT_BYTES:
             raise LimitExceededError(
-                f"{len(self._kept) + count} damaged bytes stand one behind the other, and a column "
-                f"holds {_MAX_KEPT_BYTES} in a row; leave damage out instead of keeping it",
-                offset=self._offset,
+                f"more than {_MAX_KEPT_BYTES} damaged bytes stand one behind the other, and a row "
+                "holds no more; leave damage out, or its bytes, instead of keeping them",
+                offset=self._offset - len(self._kept),
             )
         start = self._offset - self._base
         self._kept += memoryview(self._buffer)[start : start + count]
