@@ -73,6 +73,10 @@ def names(paths: Any, store: Server) -> list[str]:
         ("/**/*.tfrecord", FILES),
         ("/p=2/*", FILES[1:2]),
         ("/p=3", FILES[2:]),
+        # What is missing of alternatives is not there.
+        ("/p={1,3,5}", [FILES[0], FILES[2]]),
+        ("/{p=2,p=[1]}/part-{0,9}*", FILES[:2]),
+        ("/p={3/*,1,1/part*}", [FILES[0], FILES[2]]),
         # Folders only.
         ("/p=*/", FILES),
     ],
@@ -110,7 +114,7 @@ def test_lists_keep_their_order(copied: Server) -> None:
 
 
 def test_what_is_missing(copied: Server) -> None:
-    for name in ("q", "q*", "p=1/q"):
+    for name in ("q", "q*", "p=1/q", "{q,r}"):
         with pytest.raises(FileNotFoundError):
             names([f"{copied.url}/{name}"], copied)
     with pytest.raises(FileNotFoundError):

@@ -196,8 +196,9 @@ class TestFiles:
         with pytest.raises(FileNotFoundError):
             read_table(f"{tmp_path}/year=*/*.none")
 
-    def test_a_name_with_brackets_is_a_name(self, tmp_path):
-        assert read_table(write(tmp_path / "a[1]", {"n": 1})).num_rows == 1
+    @pytest.mark.parametrize("name", ["a[1]", "a{1,2}"])
+    def test_a_name_with_brackets_is_a_name(self, tmp_path, name):
+        assert read_table(write(tmp_path / name, {"n": 1})).num_rows == 1
 
     def test_missing(self, tmp_path):
         for function in (read_table, scan, infer_schema, count_rows):

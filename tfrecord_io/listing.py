@@ -25,7 +25,8 @@ from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
-_MAGIC = re.compile(r"[*?[]")
+_MAGIC = re.compile(r"[*?[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 _STORE = re.compile(r"[^/:]+://[^/]*")
 _LISTING_TRIES = 10
 
@@ -338,7 +339,8 @@ def _fitting(
     storage: Storage, pattern: str, base: str
 ) -> tuple[list[_Look | FileInfo], Iterable[str]]:
     """Return what fits in the order of its names, and the folders that it is or is in."""
-    found = storage.glob(pattern)
+    alternatives = map(storage.glob, without_braces(pattern))
+    found = dict(sorted(item for one in alternatives for item in one.items()))
     if not found:
         raise FileNotFoundError(f"no file fits {storage.url(pattern)}")
     folders = {path.rstrip("/") for path, info in found.items() if info is None}
@@ -355,6 +357,22 @@ def _fitting(
     looks = dict(zip(roots, _each(storage, _look, roots), strict=True))
     places = {path if info is None else _parent(path) for path, info in fitting}
     return [_of_file(looks[path]) if info is None else info for path, info in fitting], places
+
+
+def without_braces(pattern: str) -> list[str]:
+    """Return patterns that say together what one with ``{a,b}`` says.
+
+    Examples
+    --------
+    >>> without_braces("{a,b{1,2}}.x")
+    ['a.x', 'b1.x', 'b2.x']
+    """
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    head, tail = pattern[: found.start()], pattern[found.end() :]
+    each = [one for part in found[1].split(",") for one in without_braces(head + part + tail)]
+    return [*dict.fromkeys(each)]
 
 
 def _is_in(folder: str, base: str, folders: set[str]) -> bool:

@@ -1,7 +1,7 @@
 """Planning a read: from URLs to files, partition values, a schema, and tasks.
 
 1. `tfrecord_io.listing` finds the files. Partition values are read from the folders below what was
-   named; for a pattern, below the part of it that has no ``*``, ``?`` or ``[``.
+   named; for a pattern, below the part of it that has no ``*``, ``?``, ``[`` or ``{``.
 2. Files are excluded by their partition values before any is opened.
 3. The schema is the caller's; else that of the manifest for the files that still have the size it
    says, joined with what the other files are seen to hold. The manifest's types win.
@@ -147,8 +147,8 @@ def plan_scan(
     Parameters
     ----------
     path : str, path-like or a list of them
-        Folders (read with all below them), files, or patterns with ``*``, ``?``, ``[...]`` and
-        ``**``.
+        Folders (read with all below them), files, or patterns with ``*``, ``?``, ``[...]``,
+        ``{a,b}`` and ``**``.
     columns : list of str, optional
         The columns to read, in this order. Only these are decoded.
     schema : pyarrow.Schema, optional

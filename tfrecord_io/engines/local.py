@@ -139,8 +139,9 @@ def read_table(
     Parameters
     ----------
     path : str, path-like or a list of them
-        Folders (read with all below them), files, or patterns with ``*``, ``?``, ``[...]`` and
-        ``**``; local paths or fsspec URLs. Names that start with ``_`` or ``.`` are hidden.
+        Folders (read with all below them), files, or patterns with ``*``, ``?``, ``[...]``,
+        ``{a,b}`` and ``**``; local paths or fsspec URLs. Names that start with ``_`` or ``.`` are
+        hidden.
     columns : list of str, optional
         The columns to read, in this order. Only these are decoded.
     schema : pyarrow.Schema, optional

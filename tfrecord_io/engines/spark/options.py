@@ -266,7 +266,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
     """
     texts = _Texts(options)
     hadoop = texts.hadoop(settings)
-    paths = tuple(resolve(path, hadoop) for path in texts.paths())
+    paths = tuple(resolve(_pattern(path), hadoop) for path in texts.paths())
     storage: dict[str, Any] = {}
     for path in paths:
         storage.update(storage_options(path, hadoop))
@@ -286,7 +286,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         columns=texts.names("columns"),
         base_path=None if base_path is None else resolve(base_path, hadoop),
         is_recursive=texts.flag("recursiveFileLookup", False),
-        name_glob=texts.text("pathGlobFilter"),
+        name_glob=_pattern(texts.text("pathGlobFilter") or "") or None,
         modified_after=_time(texts, "modifiedAfter", zone),
         modified_before=_time(texts, "modifiedBefore", zone),
         ignore_missing=texts.flag("ignoreMissingFiles", settings.ignore_missing_files),
@@ -297,6 +297,11 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         max_files=texts.count("maxFilesPerTrigger"),
         push_filters=_pushes_filters(texts, settings),
     )
+
+
+def _pattern(text: str) -> str:
+    """Return a pattern of Hadoop's as one of Python's."""
+    return text.replace("[^", "[!")
 
 
 def _on_corrupt(texts: _Texts, settings: Settings) -> OnCorruptRows:

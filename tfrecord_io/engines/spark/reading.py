@@ -25,14 +25,13 @@ from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
+from tfrecord_io.listing import without_braces
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Selection, plan_files, plan_scan, read_task
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
-
-_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def plan(
@@ -79,7 +78,7 @@ def plan(
 def _selection(options: ReadOptions) -> Selection:
     fitting = None
     if options.name_glob is not None:
-        fitting = re.compile("|".join(map(fnmatch.translate, _without_braces(options.name_glob))))
+        fitting = re.compile("|".join(map(fnmatch.translate, without_braces(options.name_glob))))
     after, before = options.modified_after, options.modified_before
 
     def keep(storage: Storage, info: FileInfo) -> bool:
@@ -99,15 +98,6 @@ def _selection(options: ReadOptions) -> Selection:
     return Selection(
         keep=keep, partition_base=options.base_path, has_partitions=not options.is_recursive
     )
-
-
-def _without_braces(pattern: str) -> list[str]:
-    """Return patterns that say together what one with ``{a,b}`` says."""
-    found = _BRACES.search(pattern)
-    if found is None:
-        return [pattern]
-    head, tail = pattern[: found.start()], pattern[found.end() :]
-    return [one for part in found[1].split(",") for one in _without_braces(head + part + tail)]
 
 
 class Tasks(InputPartition):  # type: ignore[misc]
