@@ -596,8 +596,7 @@ def _full_schema(
 def _check_free(argument: str, name: str, fields: Iterable[pa.Field]) -> None:
     if not isinstance(name, str) or name in {field.name for field in fields}:
         raise OptionError(
-            f"{argument} is {name!r}; it must be a name that is free, and none of a column that "
-            "is there"
+            f"{argument} is {name!r}; it must be a name that no column of the data has"
         )
 
 

@@ -364,22 +364,24 @@ def test_damage_in_a_users_schema(spark, battered):
     assert rows(frame) == sorted(((i, p) for p, i, _ in battered_rows(kinds)), key=repr)
 
 
-def test_the_name_of_the_corrupt_column(spark, battered):
+def test_the_name_of_the_corrupt_column(classic, battered):
     path, kinds = battered
     # The name alone asks for the mode that has the column; another mode has none.
-    frame = load(spark, path, columnNameOfCorruptRecord="bad", pathColumn="file")
+    frame = load(classic, path, columnNameOfCorruptRecord="bad", pathColumn="file")
     assert frame.columns == ["i", "s", "bad", "p", "file"]
-    frame = load(spark, path, columnNameOfCorruptRecord="bad", mode="DROPMALFORMED")
+    frame = load(classic, path, columnNameOfCorruptRecord="bad", mode="DROPMALFORMED")
     assert frame.columns == ["i", "s", "p"]
-    spark.conf.set("spark.sql.columnNameOfCorruptRecord", "of_session")
+    classic.conf.set("spark.sql.columnNameOfCorruptRecord", "of_session")
     try:
-        frame = load(spark, path, mode="PERMISSIVE", columns="i")
+        frame = load(classic, path, mode="PERMISSIVE", columns="i")
         assert frame.columns == ["i", "of_session"]
-        functional = tfr_spark.read_tfrecord(spark, str(path), on_corrupt="keep")
+        functional = tfr_spark.read_tfrecord(classic, str(path), on_corrupt="keep")
         assert functional.columns == ["i", "s", "of_session", "p"]
         assert found_rows(functional, "of_session") == battered_rows(kinds)
     finally:
-        spark.conf.unset("spark.sql.columnNameOfCorruptRecord")
+        classic.conf.unset("spark.sql.columnNameOfCorruptRecord")
+    with pytest.raises(AnalysisException, match="on_corrupt='keep'"):
+        tfr_spark.read_tfrecord(classic, str(path), corrupt_column="bad")
 
 
 @pytest.mark.parametrize(
@@ -390,10 +392,10 @@ def test_the_name_of_the_corrupt_column(spark, battered):
         (("integer", True), "INT"),
     ],
 )
-def test_the_type_of_the_corrupt_column(spark, battered, field, got):
+def test_the_type_of_the_corrupt_column(classic, battered, field, got):
     kind, nullable = field
     schema = StructType().add("i", "long").add("_corrupt_record", kind, nullable=nullable)
-    reader = spark.read.format("tfrecord").option("mode", "PERMISSIVE").schema(schema)
+    reader = classic.read.format("tfrecord").option("mode", "PERMISSIVE").schema(schema)
     with pytest.raises(AnalysisException, match=f"nullable BINARY type, but got {got};") as error:
         reader.load(str(battered[0]))
     assert error.value.getCondition() == "INVALID_CORRUPT_RECORD_TYPE"
@@ -409,6 +411,11 @@ def test_damage_in_sql_and_of_the_other_record_types(classic, battered, tmp_path
     with pytest.raises(PySparkException, match="'i' holds no null"):
         classic.table("battered").collect()
     classic.sql("DROP VIEW battered")
+    classic.sql(f"CREATE TABLE battered {view}")
+    try:
+        assert found_rows(classic.table("battered"), "_corrupt_record") == battered_rows(kinds)
+    finally:
+        classic.sql("DROP TABLE battered")
     (tmp_path / "a").write_bytes(framed(b"one") + b"noise" + framed(b"two"))
     found = load(classic, tmp_path, recordType="ByteArray", mode="PERMISSIVE").collect()
     assert [tuple(row) for row in found] == [(b"one", None), (None, b"noise"), (b"two", None)]

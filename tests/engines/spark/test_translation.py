@@ -35,6 +35,7 @@ CONF = {
     "spark.sql.files.maxRecordsPerFile": "7",
     "spark.sql.sources.partitionOverwriteMode": "DYNAMIC",
     "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.columnNameOfCorruptRecord": "bad",
     "spark.hadoop.fs.defaultFS": "hdfs://name:8020",
     "spark.hadoop.fs.s3a.access.key": "me",
     "spark.hadoop.fs.s3a.secret.key": "hidden-word",
@@ -53,6 +54,7 @@ def test_settings_of_a_session():
         max_records_per_file=7,
         dynamic_overwrite=True,
         time_zone="Asia/Tokyo",
+        corrupt_column="bad",
         hadoop={
             "fs.defaultFS": "hdfs://name:8020",
             "fs.s3a.access.key": "me",
