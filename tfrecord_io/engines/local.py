@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import CodecName, Limits, OnCorrupt, OnCorruptRows, RecordType
+from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
 from tfrecord_io.read import Paths, plan_files, plan_scan
@@ -238,7 +238,7 @@ def infer_schema(
     *,
     record_type: RecordType = "Example",
     compression: str | None = "infer",
-    on_corrupt: OnCorrupt = "raise",
+    on_corrupt: OnCorruptRows = "raise",
     storage_options: Mapping[str, Any] | None = None,
     codec: CodecName = "auto",
     limits: Limits | None = None,
