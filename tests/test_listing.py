@@ -92,7 +92,8 @@ def test_patterns_in_the_root_of_a_store(pattern: str) -> None:
     try:
         fs.pipe(name, b"")
         _, found = list_paths([f"memory:///{pattern}"], {})
-        assert [info.path for one in found for info in one.infos] == [name]
+        # Other tests may have left files there.
+        assert [info.path for one in found for info in one.infos].count(name) == 1
     finally:
         fs.rm(name)
 
