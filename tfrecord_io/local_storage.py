@@ -85,7 +85,7 @@ class LocalStorage:
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         with as_listed(path, version):
-            file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - the caller closes it
+            file = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - the caller closes it
         try:
             if version is not None:
                 check_version(path, version, _file_info(path, os.fstat(file.fileno())).version)

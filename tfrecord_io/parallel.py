@@ -75,6 +75,22 @@ def in_order(
         pool.stop()
 
 
+def read_ahead(
+    work: Callable[[], Iterator[T]], *, item_bytes: Callable[[T], int], budget_bytes: int
+) -> Iterator[T]:
+    """Run one work on a thread of its own, ahead of a caller who is busy with the last item.
+
+    `item_bytes` and `budget_bytes` are those of `in_order`.
+    """
+    pool = _Pool(iter([work]), item_bytes, budget_bytes, most_waiting=2)
+    pool.start(1)
+    try:
+        while (stream := pool.next_stream()) is not None:
+            yield from pool.items(stream)
+    finally:
+        pool.stop()
+
+
 class _Stopped(Exception):  # noqa: N818 - no error, only the way out of a work
     """The items of this work are no longer wanted."""
 

@@ -53,7 +53,7 @@ from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Decoding, Work, shifted
 
 #: A span is this large: far more than beginning one costs, and a fraction of a usual file.
-_SPAN_BYTES = 4 * 1024 * 1024
+_SPAN_BYTES = 8 * 1024 * 1024
 
 #: So is this, where beginning one means to wait for a store to answer.
 _REMOTE_SPAN_BYTES = 64 * 1024 * 1024
@@ -404,11 +404,12 @@ class Runner:
 def decoding(plan: ScanPlan) -> Runner:
     """Return what reads a plan's tasks."""
     wire = wire_schema(plan.file_schema, reading=True)
+    options = plan.options.decode_options()
     return Runner(
         plan.locations,
         plan.storage_options,
         plan.options,
-        lambda codec, file: Decoding(codec, plan, wire, file),
+        lambda codec, file: Decoding(codec.decoder(wire, options), plan, file),
     )
 
 

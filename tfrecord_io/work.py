@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tfrecord_io.cast import from_wire
-from tfrecord_io.codec.base import Codec, Cursor
+from tfrecord_io.codec.base import BatchDecoder, Codec, Cursor
 from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
@@ -46,21 +46,18 @@ class Decoding:
 
     Parameters
     ----------
-    codec : Codec
-        What decodes.
+    decoder : BatchDecoder
+        Of the plan's file schema in wire types.
     plan : ScanPlan
         What is wanted.
-    wire : pyarrow.Schema
-        ``wire_schema(plan.file_schema, reading=True)``, made once for all spans.
     file : ScanFile
         Where the frames come from.
     """
 
-    def __init__(self, codec: Codec, plan: ScanPlan, wire: pa.Schema, file: ScanFile) -> None:
-        self._decoder = codec.decoder(wire, plan.options.decode_options())
+    def __init__(self, decoder: BatchDecoder, plan: ScanPlan, file: ScanFile) -> None:
+        self._decoder = decoder
         self._finish = Finisher(plan, file)
         self._file_schema = plan.file_schema
-        self._is_wire = wire.equals(plan.file_schema)
         self._keeps = plan.options.on_corrupt == "keep"
         self._has_lost = False
         self._kept: bytearray | None = None
@@ -78,7 +75,7 @@ class Decoding:
                 yield row
         if decoder.full or (is_end and decoder.rows):
             batch = decoder.flush()
-            if not self._is_wire:
+            if not batch.schema.equals(self._file_schema):
                 batch = from_wire(batch, self._file_schema, place=decoder.row_place)
             batch = self._finish(batch)
             if batch.num_rows:

@@ -26,12 +26,16 @@ from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.listing import without_braces
+from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Selection, plan_files, plan_scan, read_task
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
+
+#: Decoded bytes that wait while Spark takes a batch.
+_AHEAD_BYTES = 2 * _BATCH_BYTES
 
 
 def plan(
@@ -137,9 +141,15 @@ class Rows:
         )
 
     def read(self, scan: ScanPlan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
-        """Give the rows of some tasks."""
-        for task in tasks:
-            yield from self._rows_of(scan, task)
+        """Give the rows of some tasks, decoded while Spark takes what came before."""
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            for task in tasks:
+                yield from self._rows_of(scan, task)
+
+        yield from read_ahead(
+            rows, item_bytes=lambda batch: batch.nbytes, budget_bytes=_AHEAD_BYTES
+        )
 
     def _rows_of(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
         try:
