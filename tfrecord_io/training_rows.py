@@ -26,9 +26,10 @@ from tfrecord_io.read import Paths, plan_scan
 #: Rows that are mixed at a time where ``shuffle=True`` gives no number.
 SHUFFLED_ROWS = 65_536
 
-#: Blocks have about so many rows, or bytes, whatever is reached first.
-_BLOCK_ROWS = 16_384
-_BLOCK_BYTES = 16 * 1024 * 1024
+#: Blocks have about so many rows, or bytes, whatever is less. What frameworks make of more does not
+#: stay in the processor's cache.
+_BLOCK_ROWS = 4096
+_BLOCK_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,18 +201,33 @@ def _mixed(
 
 
 def _cut(batches: Iterable[pa.RecordBatch], batch_size: int) -> Iterator[pa.RecordBatch]:
-    """Put batches together to blocks of whole batches; the last block has the rest."""
+    """Cut record batches to blocks of whole batches; the last block has the rest.
+
+    Rows are copied only into blocks that have rows of several record batches.
+    """
     waiting: list[pa.RecordBatch] = []
-    rows = size = 0
+    rows = 0
     for batch in batches:
-        waiting.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= batch_size and (rows >= _BLOCK_ROWS or size >= _BLOCK_BYTES):
-            block = _combined(waiting)
-            whole = rows - rows % batch_size
-            yield block.slice(0, whole)
-            rest = block.slice(whole)
-            waiting, rows, size = [rest], rest.num_rows, rest.nbytes
+        block_rows = _block_rows(batch, batch_size)
+        at = 0
+        if rows:
+            wanted = max(block_rows, rows + -rows % batch_size)
+            at = min(wanted - rows, batch.num_rows)
+            waiting.append(batch.slice(0, at))
+            rows += at
+            if rows < wanted:
+                continue
+            yield _combined(waiting)
+        while batch.num_rows - at >= block_rows:
+            yield batch.slice(at, block_rows)
+            at += block_rows
+        waiting = [batch.slice(at)]
+        rows = batch.num_rows - at
     if rows:
         yield _combined(waiting)
+
+
+def _block_rows(batch: pa.RecordBatch, batch_size: int) -> int:
+    row_bytes: int = batch.nbytes // max(batch.num_rows, 1)
+    rows = min(_BLOCK_ROWS, _BLOCK_BYTES // max(row_bytes, 1))
+    return max(rows // batch_size, 1) * batch_size
