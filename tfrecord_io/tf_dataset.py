@@ -1,16 +1,19 @@
 """A data set as a tf.data.Dataset that is fed by the native decoder.
 
-How a batch gets into TensorFlow: as one Example whose features are columns, not values. The decoder
-gives blocks of many rows as Arrow columns; from each block the encoder makes one record for every
-batch of it, and TensorFlow takes these apart, several at a time.
+How rows get into TensorFlow: as the few NumPy arrays that Arrow's columns are made of, whatever the
+number of columns and many batches at a time, since each step of a generator costs as much as the
+numbers of a batch. TensorFlow takes these apart in its graph, several batches at a time.
 
-- Numbers of a column are one bytes value, which tf.io.decode_raw copies as it is.
-- Text of a column is one bytes list, which tf.io.parse_single_example makes tensors of at a
-  fraction of what it takes when every value comes with its own name.
-- Of lists of any length, the lengths are numbers and the values one flat column.
+- Columns of single numbers of one type are the rows of one matrix.
+- Columns of single texts are one vector with the bytes of each column, and one matrix that says
+  where in them each value begins. tf.strings.substr makes all their values at once.
+- Any other column stands alone, and as its arrays have another length in each batch, they cross as
+  bytes, which tf.io.decode_raw copies as they are: its values, or texts as above, and the lengths
+  of its lists.
 
-TensorFlow makes text from nothing else as fast: a TensorProto takes four times as long, NumPy's
-objects twice, and neither frees the interpreter's lock.
+A string is what TensorFlow spends the most time on. Cut out of a long one, it costs no more than
+one that tf.io.parse_single_example parses, and nothing has to be encoded for it; a TensorProto
+takes four times as long, NumPy's objects twice, and these keep the interpreter's lock meanwhile.
 """
 
 from __future__ import annotations
@@ -18,13 +21,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from tfrecord_io.codec import get_codec
-from tfrecord_io.codec.base import Codec
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType
@@ -34,94 +35,154 @@ from tfrecord_io.tf_errors import as_tensorflow
 from tfrecord_io.tf_specs import conformed, schema_of, tensorflow
 from tfrecord_io.training_rows import plan_rows
 
+_Array: TypeAlias = np.ndarray[Any, Any]
+
 # --- the way in -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
-    """Columns of which the values of a batch stand behind one another in one feature.
+class _Layout:
+    """Which columns cross together, by their places among all columns.
+
+    What crosses is in this order: a matrix of each group of numbers; vector and matrix of the
+    texts; the numbers of each column of fixed-size lists; and for each column alone its values,
+    then its lengths, rank by rank.
 
     Attributes
     ----------
-    name : str
-        Name of the feature.
-    columns : tuple of int
-        Their places among all columns.
+    numbers : tuple of tuple of int
+        Columns of single numbers, those of one type together.
+    texts : tuple of int
+        Columns of single texts.
+    fixed : tuple of int
+        Columns of fixed-size lists of numbers.
+    alone : tuple of int
+        All others.
     """
 
-    name: str
-    columns: tuple[int, ...]
+    numbers: tuple[tuple[int, ...], ...]
+    texts: tuple[int, ...]
+    fixed: tuple[int, ...]
+    alone: tuple[int, ...]
 
 
-def _groups(columns: Sequence[TensorColumn]) -> list[_Group]:
-    """Put columns of single numbers of one type together: each feature costs TensorFlow a step."""
-    by_type: dict[str, list[int]] = {}
+def _layout(columns: Sequence[TensorColumn]) -> _Layout:
+    numbers: dict[str, list[int]] = {}
+    texts: list[int] = []
+    fixed: list[int] = []
+    alone: list[int] = []
     for index, column in enumerate(columns):
-        if not column.is_bytes and column.ragged_rank == 0 and column.inner is None:
-            by_type.setdefault(str(column.leaf), []).append(index)
-    grouped = {index for members in by_type.values() for index in members}
-    alone = {str(i): [i] for i in range(len(columns)) if i not in grouped}
-    return [
-        _Group(name=name, columns=tuple(members)) for name, members in (by_type | alone).items()
-    ]
+        if column.ragged_rank or (column.is_bytes and column.inner is not None):
+            alone.append(index)
+        elif column.is_bytes:
+            texts.append(index)
+        elif column.inner is not None:
+            fixed.append(index)
+        else:
+            numbers.setdefault(str(column.leaf), []).append(index)
+    return _Layout(
+        numbers=tuple(map(tuple, numbers.values())),
+        texts=tuple(texts),
+        fixed=tuple(fixed),
+        alone=tuple(alone),
+    )
 
 
 def pack(
-    block: pa.RecordBatch, columns: Sequence[TensorColumn], batch_size: int, codec: Codec
-) -> Iterator[bytes]:
-    """Give an Example for each batch of a block, with columns for features."""
-    bounds = np.minimum(np.arange(0, block.num_rows + batch_size, batch_size), block.num_rows)
-    fields: dict[str, pa.Array] = {}
-    for group in _groups(columns):
-        if len(group.columns) > 1:
-            numbers = [_numbers(block.column(at), columns[at]) for at in group.columns]
-            runs = itertools.product(itertools.pairwise(bounds), numbers)
-            joined = np.concatenate([array[start:end] for (start, end), array in runs])
-            fields[group.name] = _raw(joined, bounds * len(numbers))
-            continue
-        (index,) = group.columns
-        column = columns[index]
-        lengths, values = taken_apart(block.column(index), column)
-        ends = bounds
-        for rank, counts in enumerate(lengths):
-            fields[f"{group.name}/{rank}"] = _raw(counts, ends)
-            ends = np.concatenate(([0], np.cumsum(counts)))[ends]
-        ends = ends * (column.inner or 1)
-        if column.is_bytes:
-            fields[group.name] = _lists(values.cast(pa.binary()), ends)
-        else:
-            fields[group.name] = _raw(values.to_numpy(zero_copy_only=False), ends)
-    batch = pa.RecordBatch.from_pydict(fields)
-    data, offsets = codec.encoder(batch.schema, "Example").encode(batch)
-    view = memoryview(data)
-    for start, end in itertools.pairwise(offsets.to_pylist()):
-        # Without its frame.
-        yield bytes(view[start + 12 : end - 4])
+    block: pa.RecordBatch, columns: Sequence[TensorColumn], batch_size: int
+) -> Iterator[tuple[_Array, ...]]:
+    """Give the arrays that cross; their first dimension is that of the batches."""
+    whole = block.num_rows - block.num_rows % batch_size
+    if whole:
+        yield _packed(block.slice(0, whole), columns, batch_size)
+    if whole < block.num_rows:
+        yield _packed(block.slice(whole), columns, block.num_rows - whole)
 
 
-def _numbers(array: pa.Array, column: TensorColumn) -> np.ndarray[Any, Any]:
-    _, values = taken_apart(array, column)
-    numbers: np.ndarray[Any, Any] = values.to_numpy(zero_copy_only=False)
+def _packed(
+    block: pa.RecordBatch, columns: Sequence[TensorColumn], batch_size: int
+) -> tuple[_Array, ...]:
+    layout = _layout(columns)
+    bounds = np.arange(0, block.num_rows + 1, batch_size)
+    batches = len(bounds) - 1
+
+    def values_of(index: int) -> pa.Array:
+        _, values = taken_apart(block.column(index), columns[index])
+        return values
+
+    parts: list[_Array] = []
+    for group in layout.numbers:
+        numbers = (_numbers(values_of(index)) for index in group)
+        parts.append(np.stack([array.reshape(batches, -1) for array in numbers], axis=1))
+    if layout.texts:
+        parts += _of_texts([values_of(index) for index in layout.texts], bounds)
+    for index in layout.fixed:
+        shape = (batches, batch_size, columns[index].inner or 0)
+        parts.append(_numbers(values_of(index)).reshape(shape))
+    for index in layout.alone:
+        parts += _of_alone(block.column(index), columns[index], bounds)
+    return tuple(parts)
+
+
+def _of_texts(arrays: Sequence[pa.Array], bounds: _Array) -> list[_Array]:
+    """Return the bytes of each column in each batch; where texts begin in them, and the end."""
+    batches, batch_size = len(bounds) - 1, int(bounds[1])
+    joined: _Array = np.empty((batches, len(arrays)), np.object_)
+    starts: _Array = np.empty((batches, len(arrays), batch_size + 1), np.int32)
+    for place, array in enumerate(arrays):
+        offsets, data = _texts(array)
+        joined[:, place] = _runs(data, offsets[bounds])
+        first = offsets[:-1].reshape(batches, batch_size)
+        np.subtract(first, first[:, :1], out=starts[:, place, :-1])
+        np.subtract(offsets[bounds[1:]], first[:, 0], out=starts[:, place, -1])
+    return [joined, starts]
+
+
+def _of_alone(array: pa.Array, column: TensorColumn, bounds: _Array) -> list[_Array]:
+    """Return the bytes of values, or texts and their lengths; and of the lengths of lists."""
+    lengths, values = taken_apart(array, column)
+    crossing: list[_Array] = []
+    ends = bounds
+    for counts in lengths:
+        crossing.append(_bytes_of_runs(counts, ends))
+        ends = np.concatenate(([0], np.cumsum(counts)))[ends]
+    ends = ends * (column.inner or 1)
+    if not column.is_bytes:
+        return [_bytes_of_runs(_numbers(values), ends), *crossing]
+    offsets, data = _texts(values)
+    joined = np.array(_runs(data, offsets[ends]), np.object_)
+    return [joined, _bytes_of_runs(np.diff(offsets), ends), *crossing]
+
+
+def _numbers(array: pa.Array) -> _Array:
+    numbers: _Array = array.to_numpy(zero_copy_only=False)
     return numbers
 
 
-def _raw(values: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> pa.Array:
-    """Return the bytes of each run of values."""
-    data = np.ascontiguousarray(values)
-    offsets = pa.py_buffer(ends.astype(np.int64) * data.itemsize)
-    buffers = [None, offsets, pa.py_buffer(data.view(np.uint8))]
-    return pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, buffers)
+def _texts(array: pa.Array) -> tuple[_Array, memoryview]:
+    """Return where texts begin and, at last, where they end; and their bytes."""
+    if not len(array):
+        return np.zeros(1, np.int32), memoryview(b"")
+    _, offsets, data = array.buffers()
+    places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
+    return places, memoryview(data or b"")
 
 
-def _lists(values: pa.Array, ends: np.ndarray[Any, Any]) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
+def _runs(data: memoryview, ends: _Array) -> list[bytes]:
+    return [bytes(data[start:end]) for start, end in itertools.pairwise(ends.tolist())]
+
+
+def _bytes_of_runs(values: _Array, ends: _Array) -> _Array:
+    data = memoryview(np.ascontiguousarray(values).view(np.uint8))
+    joined: _Array = np.array(_runs(data, ends * values.itemsize), np.object_)
+    return joined
 
 
 # --- the way out ----------------------------------------------------------------------------------
 
 
 class _Unpacking:
-    """Makes tensors of what `pack` made, in TensorFlow's graph."""
+    """Makes tensors of what `pack` gave, in TensorFlow's graph."""
 
     def __init__(
         self,
@@ -131,50 +192,73 @@ class _Unpacking:
         label: str | None,
         features: Mapping[str, Any],
     ) -> None:
-        self._tf = tf = tensorflow()
+        self._tf = tensorflow()
         self._columns = columns
         self._rows = rows
         self._label = label
         self._asked = features
-        self._groups = _groups(columns)
-        one = tf.io.FixedLenFeature([], tf.string)
-        many = tf.io.FixedLenSequenceFeature([], tf.string, allow_missing=True)
-        self._features: dict[str, Any] = {}
-        for group in self._groups:
-            column = columns[group.columns[0]]
-            self._features[group.name] = many if column.is_bytes else one
-            for rank in range(column.ragged_rank):
-                self._features[f"{group.name}/{rank}"] = one
+        self._layout = _layout(columns)
 
-    def __call__(self, payload: Any) -> Any:
+    def signature(self) -> tuple[Any, ...]:
+        """Return what the arrays are."""
+        spec, string = self._tf.TensorSpec, self._tf.string
+        columns, rows = self._columns, self._rows
+        found = [
+            spec([None, len(group), rows], columns[group[0]].dtype)
+            for group in self._layout.numbers
+        ]
+        if self._layout.texts:
+            count = len(self._layout.texts)
+            starts = None if rows is None else rows + 1
+            found += [spec([None, count], string), spec([None, count, starts], self._tf.int32)]
+        for column in (columns[index] for index in self._layout.fixed):
+            found.append(spec([None, rows, column.inner], column.dtype))
+        for column in (columns[index] for index in self._layout.alone):
+            found += [spec([None], string)] * (1 + column.is_bytes + column.ragged_rank)
+        return tuple(found)
+
+    def __call__(self, *arrays: Any) -> Any:
         tf = self._tf
-        parsed = tf.io.parse_single_example(payload, self._features)
+        columns, layout = self._columns, self._layout
+        parts = iter(arrays)
         made: dict[int, Any] = {}
-        for group in self._groups:
-            column = self._columns[group.columns[0]]
-            values = parsed[group.name]
-            if not column.is_bytes:
-                values = self._decoded(values, column)
-            if len(group.columns) > 1:
-                apart = tf.unstack(tf.reshape(values, [len(group.columns), self._rows or -1]))
-                made.update(zip(group.columns, apart, strict=True))
-                continue
-            if column.inner is not None:
-                values = tf.reshape(values, [-1, column.inner])
-            for rank in reversed(range(column.ragged_rank)):
-                lengths = tf.io.decode_raw(parsed[f"{group.name}/{rank}"], tf.int64)
-                values = tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
-            if not column.ragged_rank:
-                values.set_shape([self._rows, *values.shape[1:]])
-            made[group.columns[0]] = values
+        for group in layout.numbers:
+            made.update(zip(group, tf.unstack(next(parts), len(group)), strict=True))
+        if layout.texts:
+            joined, starts = next(parts), next(parts)
+            first = starts[:, :-1]
+            texts = tf.strings.substr(joined[:, None], first, starts[:, 1:] - first)
+            made.update(zip(layout.texts, tf.unstack(texts, len(layout.texts)), strict=True))
+        made.update((index, next(parts)) for index in layout.fixed)
+        for index in layout.alone:
+            made[index] = self._alone(columns[index], parts)
         tensors = {
             column.name: conformed(made[index], self._asked.get(column.name))
-            for index, column in enumerate(self._columns)
+            for index, column in enumerate(columns)
         }
         if self._label is None:
             return tensors
         label = tensors.pop(self._label)
         return tensors, label
+
+    def _alone(self, column: TensorColumn, parts: Iterator[Any]) -> Any:
+        tf = self._tf
+        values = next(parts)
+        if column.is_bytes:
+            sizes = tf.io.decode_raw(next(parts), tf.int32)
+            # substr refuses to cut nothing, so that an empty text is cut behind the others.
+            sizes = tf.pad(sizes, [[0, 1]])
+            values = tf.strings.substr(values, tf.cumsum(sizes, exclusive=True), sizes)[:-1]
+        else:
+            values = self._decoded(values, column)
+        if column.inner is not None:
+            values = tf.reshape(values, [-1, column.inner])
+        lengths = [tf.io.decode_raw(next(parts), tf.int64) for _ in range(column.ragged_rank)]
+        for counts in reversed(lengths):
+            values = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
+        if not column.ragged_rank:
+            values.set_shape([self._rows, *values.shape[1:]])
+        return values
 
     def _decoded(self, value: Any, column: TensorColumn) -> Any:
         tf = self._tf
@@ -282,19 +366,18 @@ def dataset(
     found = tensor_columns(stream.plan.schema, defaults)
     if label is not None and label not in stream.plan.schema.names:
         raise OptionError(f"label is {label!r}; the data set has {stream.plan.schema.names}")
-    codec = get_codec()
     epochs = itertools.count()
 
-    def packed() -> Iterator[bytes]:
+    def packed() -> Iterator[tuple[_Array, ...]]:
         for block in stream.blocks(next(epochs)):
-            yield from pack(block, found, batch_size, codec)
+            yield from pack(block, found, batch_size)
 
-    made = tf.data.Dataset.from_generator(packed, output_signature=tf.TensorSpec([], tf.string))
-    count = stream.batch_count
-    if count is not None:
-        made = made.apply(tf.data.experimental.assert_cardinality(count))
     unpacking = _Unpacking(
         found, batch_size if drop_remainder else None, label=label, features=features or {}
     )
+    made = tf.data.Dataset.from_generator(packed, output_signature=unpacking.signature()).unbatch()
+    count = stream.batch_count
+    if count is not None:
+        made = made.apply(tf.data.experimental.assert_cardinality(count))
     unpack = tf.autograph.experimental.do_not_convert(unpacking)
     return made.map(unpack, num_parallel_calls=tf.data.AUTOTUNE)

@@ -71,6 +71,47 @@ def test_batches_are_those_of_parse_example(tf: Any, data: Path, batch_size: int
         assert {name: mine[name].dtype for name in mine} == {n: other[n].dtype for n in other}
 
 
+@pytest.mark.parametrize("batch_size", [1, 32, 4097])
+def test_rows_that_take_several_steps(tf: Any, tmp_path: Path, batch_size: int) -> None:
+    rows = 12_000
+    table = pa.table(
+        {
+            "n": pa.array(range(rows)),
+            "text": pa.array([f"{n}" * (n % 3) for n in range(rows)]),
+            "pair": pa.array([[n, 0.5] for n in range(rows)], pa.list_(pa.float32(), 2)),
+            "words": pa.array([[f"w{n}"] * (n % 3) for n in range(rows)]),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data")
+    taken: dict[str, list[Any]] = {name: [] for name in table.column_names}
+    sizes = []
+    dataset = tfr.tf.dataset(tmp_path / "data", batch_size=batch_size, schema=table.schema)
+    for batch in dataset.take(8000):
+        sizes.append(int(batch["n"].shape[0]))
+        for name, values in taken.items():
+            values += listed(batch[name])
+    assert set(sizes[:-1]) == {batch_size}
+    expected = table.slice(0, sum(sizes))
+    assert expected.num_rows == min(rows, 8000 * batch_size)
+    assert taken == {name: encoded(expected[name].to_pylist()) for name in taken}
+
+
+def test_texts_without_bytes(tf: Any, tmp_path: Path) -> None:
+    table = pa.table({"text": [""] * 5, "two": pa.array([["", ""]] * 5), "none": [[""][:0]] * 5})
+    schema = pa.schema(
+        [
+            ("text", pa.string()),
+            ("two", pa.list_(pa.string(), 2)),
+            ("none", pa.list_(pa.binary())),
+        ]
+    )
+    tfr.write_table(table.cast(schema), tmp_path / "data")
+    batches = list(tfr.tf.dataset(tmp_path / "data", batch_size=2, schema=schema))
+    assert [{name: listed(batch[name]) for name in batch} for batch in batches] == [
+        {"text": [b""] * n, "two": [[b"", b""]] * n, "none": [[]] * n} for n in (2, 2, 1)
+    ]
+
+
 def test_the_element_spec_is_what_comes(tf: Any, data: Path) -> None:
     spec = tfr.tf.dataset(data, batch_size=8).element_spec
     assert spec["n"] == tf.TensorSpec([None], tf.int64)
