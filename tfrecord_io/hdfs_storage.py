@@ -80,7 +80,7 @@ class HdfsStorage:
             with contextlib.suppress(IsADirectoryError):
                 return [self.info(path)]
         # Asking for all at once lists folder by folder as well; here hidden ones are left out.
-        return sorted(_info(status) for status in self._walk([path], keep) if not status.isdir)
+        return sorted([_info(status) for status in self._walk([path], keep) if not status.isdir])
 
     def _walk(
         self, folders: list[str], keep: Keep | None = None, levels: int | None = None

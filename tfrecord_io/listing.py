@@ -276,7 +276,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         if info.path == root:
             return info
         # Most paths hold neither name, and finding that out is quick.
-        if MANIFEST_NAME in info.path or STAGING_NAME in info.path:
+        if "/_" in info.path or "/." in info.path:
             names = info.path[len(root) + 1 :].split("/")
             depths = [names.index(name) for name in (MANIFEST_NAME, STAGING_NAME) if name in names]
             if depths:
@@ -293,7 +293,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
 
 
 def _is_of_interest(name: str) -> bool:
-    return name in (MANIFEST_NAME, STAGING_NAME) or is_data_name(name)
+    return is_data_name(name) or name in (MANIFEST_NAME, STAGING_NAME)
 
 
 def _manifest(storage: Storage, root: str) -> Manifest | None:
@@ -339,8 +339,9 @@ def _fitting(
     storage: Storage, pattern: str, base: str
 ) -> tuple[list[_Look | FileInfo], Iterable[str]]:
     """Return what fits in the order of its names, and the folders that it is or is in."""
-    alternatives = map(storage.glob, without_braces(pattern))
-    found = dict(sorted(item for one in alternatives for item in one.items()))
+    found, *more = map(storage.glob, without_braces(pattern))
+    if more:
+        found = dict(sorted(item for one in (found, *more) for item in one.items()))
     if not found:
         raise FileNotFoundError(f"no file fits {storage.url(pattern)}")
     folders = {path.rstrip("/") for path, info in found.items() if info is None}

@@ -432,9 +432,11 @@ def _found(listed: Listed, *, has_partitions: bool) -> Iterable[_Found]:
 def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
     """Return the partition columns with their types, and give every file its values."""
     found = listing.found
-    names = list(found[0].partition) if found else []
+    first = found[0].partition if found else {}
+    names = list(first)
     for other in found:
-        if list(other.partition) != names:
+        # The files of a folder share their values.
+        if other.partition is not first and list(other.partition) != names:
             raise LayoutError(
                 f"folders disagree about the partition columns: {found[0].file.url} has "
                 f"{names or 'none'}, {other.file.url} has {list(other.partition) or 'none'}; read "
