@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int64Type};
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, PrimitiveArray, RecordBatch, UInt8Array, UInt64Array};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_data::ArrayData;
@@ -265,14 +265,20 @@ impl Summary {
         let column = |column: &summary::Column| {
             let dict = PyDict::new(py);
             dict.set_item("nulls", column.nulls)?;
-            let lengths = column.lengths.iter().map(|lengths| numbers::<_, Int64Type>(py, lengths));
+            let lengths = column.lengths.iter().map(|lengths| numbers::<_, Int32Type>(py, lengths));
             dict.set_item("lengths", lengths.collect::<PyResult<Vec<_>>>()?)?;
             let (kind, values, distinct) = match &column.values {
                 Values::Nothing => (None, None, None),
                 Values::Ints(values, distinct) => {
+                    let distinct = distinct.estimate();
                     (Some("int64"), Some(numbers::<_, Int64Type>(py, values)?), Some(distinct))
                 }
                 Values::Floats(values, distinct) => {
+                    let distinct = distinct.estimate();
+                    (Some("float"), Some(numbers::<_, Float32Type>(py, values)?), Some(distinct))
+                }
+                Values::Doubles(values, distinct) => {
+                    let distinct = distinct.estimate();
                     (Some("float"), Some(numbers::<_, Float64Type>(py, values)?), Some(distinct))
                 }
                 Values::Bytes(strings) => {
@@ -283,14 +289,14 @@ impl Summary {
                     dict.set_item("frequent", top.collect::<Vec<_>>())?;
                     (
                         Some("bytes"),
-                        Some(numbers::<_, Int64Type>(py, &strings.lengths)?),
-                        Some(&strings.distinct),
+                        Some(numbers::<_, Int32Type>(py, &strings.lengths)?),
+                        Some(strings.distinct.estimate()),
                     )
                 }
             };
             dict.set_item("kind", kind)?;
             dict.set_item("values", values)?;
-            dict.set_item("distinct", distinct.map(crate::sketch::Distinct::estimate))?;
+            dict.set_item("distinct", distinct)?;
             Ok(dict)
         };
         self.inner.columns.iter().map(column).collect()

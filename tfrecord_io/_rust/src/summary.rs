@@ -5,8 +5,14 @@ use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int64Type
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
+use fearless_simd::{Level, dispatch};
 
-use crate::sketch::{Count, Distinct, Frequent, LONGEST, Sample, hash_bits, hash_bytes};
+use crate::sketch::{
+    Count, Distinct, Frequent, Hash, LONGEST, Sample, hash_bits, hash_string, hash_word,
+};
+
+/// Values that are looked at together: what is made of them stays in the first cache.
+const BLOCK: usize = 512;
 
 /// Columns of batches that have the same schema.
 #[derive(Debug)]
@@ -20,7 +26,7 @@ pub struct Summary {
 pub struct Column {
     pub nulls: u64,
     /// How many values each list has; of a list of lists, how many lists, and then how many values.
-    pub lengths: Vec<Numbers<i64>>,
+    pub lengths: Vec<Numbers<i32>>,
     pub values: Values,
 }
 
@@ -29,8 +35,9 @@ pub struct Column {
 pub enum Values {
     #[default]
     Nothing,
-    Ints(Numbers<i64>, Distinct),
-    Floats(Numbers<f64>, Distinct),
+    Ints(Numbers<i64>, Distinct<u64>),
+    Floats(Numbers<f32>, Distinct<u32>),
+    Doubles(Numbers<f64>, Distinct<u64>),
     Bytes(Strings),
 }
 
@@ -38,22 +45,100 @@ pub enum Values {
 #[derive(Debug, Default)]
 pub struct Strings {
     /// In bytes.
-    pub lengths: Numbers<i64>,
-    pub distinct: Distinct,
+    pub lengths: Numbers<i32>,
+    pub distinct: Distinct<u64>,
     frequent: Frequent,
 }
 
 /// A number that `Numbers` takes.
-pub trait Number: Copy + PartialOrd + Default {
+pub trait Number: Copy + Default + PartialOrd {
     type Sum: Copy + Default + std::ops::AddAssign;
-    fn sum(values: &[Self]) -> Self::Sum;
+    /// The least and the greatest of values and of two more.
+    fn extremes(values: &[Self], least: Self, most: Self) -> (Self, Self);
+    /// The sum of a block of values, which lie between the two.
+    fn sum(values: &[Self], least: Self, most: Self) -> Self::Sum;
     fn mean(sum: Self::Sum, count: u64) -> f64;
+}
+
+/// The value that beats all others and `first`: several side by side, so that one comparison need not
+/// wait for the one before.
+#[inline(always)]
+fn best_of<T: Copy, const LANES: usize>(values: &[T], first: T, best: impl Fn(T, T) -> T) -> T {
+    let (groups, rest) = values.as_chunks::<LANES>();
+    let mut held = [first; LANES];
+    for group in groups {
+        for (held, value) in held.iter_mut().zip(group) {
+            *held = best(*held, *value);
+        }
+    }
+    // By halves: the compiler spoils the loop for a chain of comparisons.
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            held[lane] = best(held[lane], held[lane + width]);
+        }
+        width /= 2;
+    }
+    rest.iter().copied().fold(held[0], best)
+}
+
+#[inline(always)]
+fn extremes_of<T: Copy + PartialOrd, const LANES: usize>(
+    values: &[T],
+    least: T,
+    most: T,
+) -> (T, T) {
+    (
+        best_of::<_, LANES>(values, least, |one, other| if other < one { other } else { one }),
+        best_of::<_, LANES>(values, most, |one, other| if other > one { other } else { one }),
+    )
+}
+
+/// The same for sums.
+#[inline(always)]
+fn sum_of<T: Copy + Into<f64>>(values: &[T]) -> f64 {
+    let (groups, rest) = values.as_chunks::<8>();
+    let mut sums = [0.0; 8];
+    for group in groups {
+        for (sum, value) in sums.iter_mut().zip(group) {
+            *sum += (*value).into();
+        }
+    }
+    sums.into_iter().chain(rest.iter().map(|value| (*value).into())).sum()
+}
+
+impl Number for i32 {
+    type Sum = i128;
+
+    #[inline(always)]
+    fn extremes(values: &[i32], least: i32, most: i32) -> (i32, i32) {
+        extremes_of::<_, 16>(values, least, most)
+    }
+
+    #[inline(always)]
+    fn sum(values: &[i32], _: i32, _: i32) -> i128 {
+        values.iter().map(|value| i64::from(*value)).sum::<i64>().into()
+    }
+
+    fn mean(sum: i128, count: u64) -> f64 {
+        sum as f64 / count as f64
+    }
 }
 
 impl Number for i64 {
     type Sum = i128;
 
-    fn sum(values: &[Self]) -> i128 {
+    #[inline(always)]
+    fn extremes(values: &[i64], least: i64, most: i64) -> (i64, i64) {
+        extremes_of::<_, 4>(values, least, most)
+    }
+
+    #[inline(always)]
+    fn sum(values: &[i64], least: i64, most: i64) -> i128 {
+        const MOST: i64 = i64::MAX / BLOCK as i64;
+        if -MOST <= least && most <= MOST {
+            return values.iter().sum::<i64>().into();
+        }
         values.iter().map(|value| i128::from(*value)).sum()
     }
 
@@ -62,23 +147,78 @@ impl Number for i64 {
     }
 }
 
-impl Number for f64 {
+impl Number for f32 {
     type Sum = f64;
 
-    fn sum(values: &[Self]) -> f64 {
-        // Sums side by side: one addition need not wait for the one before.
-        let (groups, rest) = values.as_chunks::<8>();
-        let mut sums = [0.0; 8];
-        for group in groups {
-            for (sum, value) in sums.iter_mut().zip(group) {
-                *sum += value;
-            }
-        }
-        sums.iter().chain(rest).sum()
+    #[inline(always)]
+    fn extremes(values: &[f32], least: f32, most: f32) -> (f32, f32) {
+        extremes_of::<_, 16>(values, least, most)
+    }
+
+    #[inline(always)]
+    fn sum(values: &[f32], _: f32, _: f32) -> f64 {
+        sum_of(values)
     }
 
     fn mean(sum: f64, count: u64) -> f64 {
         sum / count as f64
+    }
+}
+
+impl Number for f64 {
+    type Sum = f64;
+
+    #[inline(always)]
+    fn extremes(values: &[f64], least: f64, most: f64) -> (f64, f64) {
+        extremes_of::<_, 8>(values, least, most)
+    }
+
+    #[inline(always)]
+    fn sum(values: &[f64], _: f64, _: f64) -> f64 {
+        sum_of(values)
+    }
+
+    fn mean(sum: f64, count: u64) -> f64 {
+        sum / count as f64
+    }
+}
+
+/// A float, by which `Numbers` and `Distinct` take it.
+trait Float: Number {
+    const NAN: Self;
+    type Hash: Hash;
+    fn is_nan(self) -> bool;
+    fn hash(self) -> Self::Hash;
+}
+
+impl Float for f32 {
+    const NAN: f32 = f32::NAN;
+    type Hash = u32;
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u32 {
+        // Zero has two forms; they are equal.
+        hash_word((self + 0.0).to_bits())
+    }
+}
+
+impl Float for f64 {
+    const NAN: f64 = f64::NAN;
+    type Hash = u64;
+
+    #[inline(always)]
+    fn is_nan(self) -> bool {
+        self.is_nan()
+    }
+
+    #[inline(always)]
+    fn hash(self) -> u64 {
+        hash_bits((self + 0.0).to_bits())
     }
 }
 
@@ -93,27 +233,14 @@ pub struct Numbers<T: Number> {
 }
 
 impl<T: Number> Numbers<T> {
-    /// Add values that stand together, none of them a NaN.
+    /// Add a block of values, none of them a NaN.
+    #[inline(always)]
     fn extend(&mut self, values: &[T]) {
         let Some(first) = values.first() else { return };
         let (least, most) = self.extremes.unwrap_or((*first, *first));
-        let (groups, rest) = values.as_chunks::<8>();
-        let (mut least, mut most) = ([least; 8], [most; 8]);
-        for group in groups {
-            for (index, value) in group.iter().enumerate() {
-                least[index] = if *value < least[index] { *value } else { least[index] };
-                most[index] = if *value > most[index] { *value } else { most[index] };
-            }
-        }
-        let less = |one: T, other: T| if other < one { other } else { one };
-        let more = |one: T, other: T| if other > one { other } else { one };
-        let [first_least, least @ ..] = least;
-        let [first_most, most @ ..] = most;
-        self.extremes = Some((
-            least.iter().chain(rest).copied().fold(first_least, less),
-            most.iter().chain(rest).copied().fold(first_most, more),
-        ));
-        self.sum += T::sum(values);
+        let (least, most) = T::extremes(values, least, most);
+        self.extremes = Some((least, most));
+        self.sum += T::sum(values, least, most);
         self.count += values.len() as u64;
         self.sample.extend(values);
     }
@@ -128,13 +255,28 @@ impl Strings {
         self.frequent.top(most)
     }
 
-    #[inline(always)]
-    fn add(&mut self, value: &[u8]) {
-        let hash = hash_bytes(value);
-        self.distinct.add(hash);
-        if value.len() <= LONGEST {
-            self.frequent.add(hash, value);
-        }
+    fn update(&mut self, nulls: Option<&NullBuffer>, ends: &[i32], data: &[u8]) {
+        let span = |row: u32| {
+            let [from, to] = [0, 1].map(|end| ends[row as usize + end] as usize);
+            from..to
+        };
+        for_each_block(ends.len() - 1, nulls, |rows| {
+            let (mut lengths, mut hashes) = ([0; BLOCK], [0; BLOCK]);
+            let (lengths, hashes) = (&mut lengths[..rows.len()], &mut hashes[..rows.len()]);
+            for ((row, length), hash) in rows.iter().zip(&mut *lengths).zip(&mut *hashes) {
+                let span = span(*row);
+                *length = span.len() as i32;
+                *hash = hash_string(data, span.start, span.len());
+            }
+            self.lengths.extend(lengths);
+            self.distinct.extend(hashes);
+            for ((row, length), hash) in rows.iter().zip(lengths).zip(hashes) {
+                if *length as usize <= LONGEST {
+                    self.frequent.add(*hash, *row);
+                }
+            }
+        });
+        self.frequent.hold(|row| &data[span(row)]);
     }
 }
 
@@ -154,7 +296,7 @@ impl Summary {
 }
 
 impl Column {
-    fn lengths_at(&mut self, depth: usize) -> &mut Numbers<i64> {
+    fn lengths_at(&mut self, depth: usize) -> &mut Numbers<i32> {
         while self.lengths.len() <= depth {
             self.lengths.push(Numbers::default());
         }
@@ -167,12 +309,15 @@ impl Column {
         let mut depth = 0;
         while let Some(lists) = array.as_list_opt::<i32>() {
             let ends = lists.value_offsets();
-            let lengths: Vec<i64> = runs(lists.len(), lists.nulls())
-                .into_iter()
-                .flat_map(|(from, to)| ends[from..=to].windows(2))
-                .map(|end| i64::from(end[1] - end[0]))
-                .collect();
-            self.lengths_at(depth).extend(&lengths);
+            let numbers = self.lengths_at(depth);
+            for_each_block(lists.len(), lists.nulls(), |rows| {
+                let mut lengths = [0; BLOCK];
+                let lengths = &mut lengths[..rows.len()];
+                for (row, length) in rows.iter().zip(&mut *lengths) {
+                    *length = ends[*row as usize + 1] - ends[*row as usize];
+                }
+                numbers.extend(lengths);
+            });
             let (from, to) = (ends[0] as usize, ends[lists.len()] as usize);
             array = lists.values().slice(from, to - from);
             depth += 1;
@@ -183,93 +328,133 @@ impl Column {
 
 impl Values {
     fn update(&mut self, array: &ArrayRef) -> Result<(), String> {
-        match array.data_type() {
-            DataType::Null => {}
-            DataType::Int64 => {
-                if matches!(self, Self::Nothing) {
-                    *self = Self::Ints(Numbers::default(), Distinct::default());
-                }
-                if let Self::Ints(numbers, distinct) = self {
-                    for_each_run::<Int64Type>(array, |values| {
-                        values.iter().for_each(|value| distinct.add(hash_bits(*value as u64)));
-                        numbers.extend(values);
-                    });
-                }
-            }
-            DataType::Float32 => {
-                // A piece at a time, so that what is widened stays in the first cache.
-                let mut wide = [0.0; 512];
-                for_each_run::<Float32Type>(array, |values| {
-                    for piece in values.chunks(wide.len()) {
-                        let wide = &mut wide[..piece.len()];
-                        for (wide, value) in wide.iter_mut().zip(piece) {
-                            *wide = f64::from(*value);
-                        }
-                        self.update_floats(wide);
-                    }
+        if array.logical_null_count() == array.len() {
+            return Ok(());
+        }
+        if matches!(self, Self::Nothing) {
+            *self = Self::of(array.data_type())?;
+        }
+        // What is done with numbers is compiled for each instruction set, and the best is run.
+        let level = Level::new();
+        match (self, array.data_type()) {
+            (Self::Ints(numbers, distinct), DataType::Int64) => {
+                for_each_block_of::<Int64Type>(array, |block| {
+                    let hash = |value| hash_bits(value as u64);
+                    dispatch!(level, _ => update_numbers(block, hash, numbers, distinct));
                 });
             }
-            DataType::Float64 => {
-                for_each_run::<Float64Type>(array, |values| self.update_floats(values));
+            (Self::Floats(numbers, distinct), DataType::Float32) => {
+                for_each_block_of::<Float32Type>(array, |block| {
+                    dispatch!(level, _ => update_floats(block, numbers, distinct));
+                });
             }
-            DataType::Utf8 => {
-                let strings = array.as_string::<i32>();
-                self.update_bytes(array, strings.value_offsets(), strings.value_data());
+            (Self::Doubles(numbers, distinct), DataType::Float64) => {
+                for_each_block_of::<Float64Type>(array, |block| {
+                    dispatch!(level, _ => update_floats(block, numbers, distinct));
+                });
             }
-            DataType::Binary => {
-                let bytes = array.as_binary::<i32>();
-                self.update_bytes(array, bytes.value_offsets(), bytes.value_data());
+            (Self::Bytes(strings), DataType::Utf8) => {
+                let array = array.as_string::<i32>();
+                strings.update(array.nulls(), array.value_offsets(), array.value_data());
             }
-            other => return Err(format!("a column of {other} cannot be summarized")),
+            (Self::Bytes(strings), DataType::Binary) => {
+                let array = array.as_binary::<i32>();
+                strings.update(array.nulls(), array.value_offsets(), array.value_data());
+            }
+            (_, other) => return Err(format!("a column of {other} had another type before")),
         }
         Ok(())
     }
 
-    fn update_floats(&mut self, values: &[f64]) {
-        if matches!(self, Self::Nothing) {
-            *self = Self::Floats(Numbers::default(), Distinct::default());
-        }
-        let Self::Floats(numbers, distinct) = self else { return };
-        // Zero has two forms; they are equal.
-        values.iter().for_each(|value| distinct.add(hash_bits((value + 0.0).to_bits())));
-        let nans = values.iter().map(|value| u64::from(value.is_nan())).sum::<u64>();
-        numbers.nans += nans;
-        if nans == 0 {
-            return numbers.extend(values);
-        }
-        for run in values.split(|value| value.is_nan()) {
-            numbers.extend(run);
+    /// What is known before the first value of a type.
+    fn of(data_type: &DataType) -> Result<Self, String> {
+        match data_type {
+            DataType::Int64 => Ok(Self::Ints(Numbers::default(), Distinct::default())),
+            DataType::Float32 => Ok(Self::Floats(Numbers::default(), Distinct::default())),
+            DataType::Float64 => Ok(Self::Doubles(Numbers::default(), Distinct::default())),
+            DataType::Utf8 | DataType::Binary => Ok(Self::Bytes(Strings::default())),
+            other => Err(format!("a column of {other} cannot be summarized")),
         }
     }
+}
 
-    fn update_bytes(&mut self, array: &ArrayRef, ends: &[i32], data: &[u8]) {
-        if matches!(self, Self::Nothing) {
-            *self = Self::Bytes(Strings::default());
-        }
-        let Self::Bytes(strings) = self else { return };
-        let mut lengths = Vec::with_capacity(array.len());
-        for (from, to) in runs(array.len(), array.nulls()) {
-            for end in ends[from..=to].windows(2) {
-                strings.add(&data[end[0] as usize..end[1] as usize]);
-                lengths.push(i64::from(end[1] - end[0]));
+/// Add a block of floats; all NaNs are one value.
+#[inline(always)]
+fn update_floats<T: Float>(
+    block: &[T],
+    numbers: &mut Numbers<T>,
+    distinct: &mut Distinct<T::Hash>,
+) {
+    let nans: u32 = block.iter().map(|value| u32::from(value.is_nan())).sum();
+    if nans == 0 {
+        return update_numbers(block, T::hash, numbers, distinct);
+    }
+    numbers.nans += u64::from(nans);
+    distinct.extend(&[T::NAN.hash()]);
+    let mut packed = [T::default(); BLOCK];
+    let mut count = 0;
+    for value in block {
+        packed[count % BLOCK] = *value;
+        count += usize::from(!value.is_nan());
+    }
+    update_numbers(&packed[..count], T::hash, numbers, distinct);
+}
+
+/// Add a block of numbers, none of them a NaN.
+#[inline(always)]
+fn update_numbers<T: Number, H: Hash>(
+    block: &[T],
+    hash: impl Fn(T) -> H,
+    numbers: &mut Numbers<T>,
+    distinct: &mut Distinct<H>,
+) {
+    let mut hashes = [H::default(); BLOCK];
+    let hashes = &mut hashes[..block.len()];
+    for (value, held) in block.iter().zip(&mut *hashes) {
+        *held = hash(*value);
+    }
+    distinct.extend(hashes);
+    numbers.extend(block);
+}
+
+/// Call `each` with the rows that are not null, a block at a time.
+fn for_each_block(length: usize, nulls: Option<&NullBuffer>, mut each: impl FnMut(&[u32])) {
+    let mut rows = [0; BLOCK];
+    let Some(nulls) = nulls else {
+        for start in (0..length).step_by(BLOCK) {
+            let rows = &mut rows[..BLOCK.min(length - start)];
+            for (row, number) in rows.iter_mut().zip(start as u32..) {
+                *row = number;
             }
+            each(rows);
         }
-        strings.lengths.extend(&lengths);
+        return;
+    };
+    let mut filled = 0;
+    for row in nulls.valid_indices() {
+        rows[filled] = row as u32;
+        filled += 1;
+        if filled == BLOCK {
+            each(&rows);
+            filled = 0;
+        }
     }
+    each(&rows[..filled]);
 }
 
-/// Where runs of valid values begin and end.
-fn runs(length: usize, nulls: Option<&NullBuffer>) -> Vec<(usize, usize)> {
-    match nulls {
-        None => vec![(0, length)],
-        Some(nulls) => nulls.valid_slices().collect(),
-    }
-}
-
-/// Call `each` with the values between nulls.
-fn for_each_run<T: ArrowPrimitiveType>(array: &ArrayRef, mut each: impl FnMut(&[T::Native])) {
+/// Call `each` with the values that are not null, a block at a time.
+fn for_each_block_of<T: ArrowPrimitiveType>(array: &ArrayRef, mut each: impl FnMut(&[T::Native])) {
     let array = array.as_primitive::<T>();
-    for (from, to) in runs(array.len(), array.nulls()) {
-        each(&array.values()[from..to]);
+    let values = array.values();
+    if array.null_count() == 0 {
+        return values.chunks(BLOCK).for_each(each);
     }
+    for_each_block(array.len(), array.nulls(), |rows| {
+        let mut block = [T::Native::default(); BLOCK];
+        let block = &mut block[..rows.len()];
+        for (row, value) in rows.iter().zip(&mut *block) {
+            *value = values[*row as usize];
+        }
+        each(block);
+    });
 }
