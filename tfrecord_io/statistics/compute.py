@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from tfrecord_io.codec import get_codec
-from tfrecord_io.engines.local import read_plan
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice
 from tfrecord_io.parallel import thread_count
@@ -41,7 +40,14 @@ _EXAMPLES = 8
 
 #: What the kernel tells of a column, or of numbers.
 _Found: TypeAlias = dict[str, Any]
-_Sample: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.float64]
+_Sample: TypeAlias = (
+    npt.NDArray[np.int32]
+    | npt.NDArray[np.int64]
+    | npt.NDArray[np.float32]
+    | npt.NDArray[np.float64]
+)
+#: The first strings of a column.
+_Examples: TypeAlias = tuple[bytes, ...]
 
 #: Called with the bytes that are done and the bytes there are.
 Progress = Callable[[int, int], None]
@@ -115,8 +121,9 @@ def compute_statistics(
         sample_files=sample_files,
         threads=threads,
     )
-    rows, found = _summed_up(plan, thread_count(threads), progress or (lambda done, total: None))
-    examples = _examples(plan)
+    rows, found, examples = _summed_up(
+        plan, thread_count(threads), progress or (lambda done, total: None)
+    )
     files = {(task.file.location, task.file.path): task.file.size for task in plan.tasks}
     return Statistics(
         rows=rows,
@@ -132,23 +139,30 @@ def compute_statistics(
 # --- the pass -------------------------------------------------------------------------------------
 
 
-def _summed_up(plan: ScanPlan, threads: int, progress: Progress) -> tuple[int, list[_Found]]:
-    """Return the rows there are, and what was found of each column."""
+def _summed_up(
+    plan: ScanPlan, threads: int, progress: Progress
+) -> tuple[int, list[_Found], dict[str, _Examples]]:
+    """Return the rows there are, and what was found of each column; and examples of strings."""
     from tfrecord_io import _native
 
     count = len(plan.schema)
     groups = [list(range(first, count, threads)) for first in range(min(threads, count))]
+    measures = [[_Measure(plan.schema.field(i).type) for i in group] for group in groups]
     summaries = [_native.Summary(len(group)) for group in groups]
     rows, done, total = 0, 0, sum(task.file.size for task in plan.tasks)
+    examples: dict[str, _Examples] | None = None
     with (
         contextlib.closing(decoding(plan).run_all(plan.tasks, threads)) as tasks,
         ThreadPoolExecutor(threads, "tfrecord-io-statistics") as pool,
     ):
+        run = pool.map if len(groups) > 1 else map
         for task, batches in zip(plan.tasks, tasks, strict=True):
             for batch in warned(batches):
+                if examples is None:
+                    examples = _examples(batch)
                 rows += batch.num_rows
-                parts = [_measurable(batch, group) for group in groups]
-                list(pool.map(_native.Summary.update, summaries, parts))
+                parts = map(_measurable, itertools.repeat(batch), groups, measures)
+                list(run(_native.Summary.update, summaries, parts))
             done += task.file.size
             progress(done, total)
     found = {
@@ -156,22 +170,43 @@ def _summed_up(plan: ScanPlan, threads: int, progress: Progress) -> tuple[int, l
         for group, summary in zip(groups, summaries, strict=True)
         for column, one in zip(group, summary.columns(_MOST_FREQUENT), strict=True)
     }
-    return rows, [found[column] for column in range(count)]
+    return rows, [found[column] for column in range(count)], examples or {}
 
 
-def _measurable(batch: pa.RecordBatch, columns: Sequence[int]) -> pa.RecordBatch:
-    """Return some columns, each of int64, floats, strings, or lists of them."""
-    arrays = [_measured(batch.column(column)) for column in columns]
+def _measurable(
+    batch: pa.RecordBatch, columns: Sequence[int], measures: Sequence[_Measure]
+) -> pa.RecordBatch:
+    """Return some columns as the kernel takes them."""
+    arrays = [
+        measure(batch.column(column)) for column, measure in zip(columns, measures, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, names=[str(column) for column in columns])
 
 
-def _measured(column: pa.Array) -> pa.Array:
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.storage
-    for target in _steps(column.type):
-        if column.type != target:
-            column = column.cast(target)
-    return column
+class _Measure:
+    """Arrays of a type as the kernel takes them: of int64, floats, binary, or lists of them.
+
+    What each array takes is found out once.
+    """
+
+    def __init__(self, t: pa.DataType) -> None:
+        self._is_extension = isinstance(t, pa.BaseExtensionType)
+        now = t.storage_type if self._is_extension else t
+        self._casts = []
+        for target in _steps(t):
+            if target != now:
+                self._casts.append(target)
+                now = target
+        # Text is checked when it is decoded; as bytes it is not checked again.
+        is_text = pat.is_string(leaf_type(now))
+        self._view = _with_leaf(now, pa.binary()) if is_text else None
+
+    def __call__(self, array: pa.Array) -> pa.Array:
+        if self._is_extension:
+            array = array.storage
+        for target in self._casts:
+            array = array.cast(target)
+        return array if self._view is None else array.view(self._view)
 
 
 def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
@@ -198,17 +233,15 @@ def _with_leaf(t: pa.DataType, leaf: pa.DataType) -> pa.DataType:
     return pa.list_(_with_leaf(t.value_type, leaf)) if pat.is_list(t) else leaf
 
 
-def _examples(plan: ScanPlan) -> dict[str, tuple[bytes, ...]]:
+def _examples(batch: pa.RecordBatch) -> dict[str, _Examples]:
     """Return the first strings of each column that has any."""
-    batch = next(read_plan(plan, threads=1), None)
-    found: dict[str, tuple[bytes, ...]] = {}
-    for name, column in zip(plan.schema.names, batch.columns if batch else (), strict=False):
-        values = _measured(column.slice(0, _EXAMPLES))
+    found = {}
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        values = _Measure(field.type)(column.slice(0, _EXAMPLES))
         while pat.is_list(values.type):
             values = values.flatten()
-        if pat.is_binary(values.type) or pat.is_string(values.type):
-            strings = values.drop_null().cast(pa.binary()).slice(0, _EXAMPLES)
-            found[name] = tuple(strings.to_pylist())
+        if pat.is_binary(values.type):
+            found[field.name] = tuple(values.drop_null().slice(0, _EXAMPLES).to_pylist())
     return found
 
 
@@ -220,7 +253,7 @@ def _feature(
     field: pa.Field,
     found: _Found,
     rows: int,
-    examples: tuple[bytes, ...],
+    examples: _Examples,
 ) -> FeatureStatistics:
     values = found["values"]
     is_bytes = found["kind"] == "bytes"
