@@ -161,21 +161,29 @@ impl<H: Hash> Distinct<H> {
 
     /// Add a group of values or less.
     fn raise(&mut self, hashes: &[H]) {
-        // Those that matter are found without a branch that nobody could predict.
-        let mut chosen = [0; GROUP];
         let mut count = 0;
-        for hash in hashes {
-            chosen[count % GROUP] = hash.ended();
-            count += usize::from(hash.is_zero_in(self.mask));
-        }
-        for hash in &chosen[..count] {
-            let held = &mut self.registers[(hash >> (64 - PRECISION)) as usize];
-            *held = (*held).max((hash << PRECISION).leading_zeros() as u8 + 1);
+        if self.mask == 0 {
+            count = hashes.len();
+            hashes.iter().for_each(|hash| self.hold(hash.ended()));
+        } else {
+            // Those that matter are found without a branch that nobody could predict.
+            let mut chosen = [0; GROUP];
+            for hash in hashes {
+                chosen[count % GROUP] = hash.ended();
+                count += usize::from(hash.is_zero_in(self.mask));
+            }
+            chosen[..count].iter().for_each(|hash| self.hold(*hash));
         }
         self.left = self.left.saturating_sub(count);
         if self.left == 0 {
             self.look();
         }
+    }
+
+    #[inline(always)]
+    fn hold(&mut self, hash: u64) {
+        let held = &mut self.registers[(hash >> (64 - PRECISION)) as usize];
+        *held = (*held).max((hash << PRECISION).leading_zeros() as u8 + 1);
     }
 
     /// Find the least rank held: no smaller one can change anything.
@@ -249,12 +257,13 @@ pub struct Frequent {
     held: Vec<[(u64, Vec<u8>); WAYS]>,
 }
 
+/// Its counters, and behind them one place more, for strings that found none: they need no branch.
 #[derive(Clone, Copy, Debug)]
 struct Set {
-    hashes: [u64; WAYS],
-    counts: [u64; WAYS],
-    lost: u64,
-    /// The row in which each counter's string was seen since the last `hold`, and what found none.
+    hashes: [u64; WAYS + 1],
+    /// The last one is what the others have lost.
+    counts: [u64; WAYS + 1],
+    /// The row in which each string was seen since the last `hold`.
     rows: [u32; WAYS + 1],
 }
 
@@ -268,13 +277,18 @@ pub const LONGEST: usize = 256;
 /// A string, how often it was seen at least, and at most.
 pub type Count = (Box<[u8]>, u64, u64);
 
+impl Set {
+    fn lost(&self) -> u64 {
+        self.counts[WAYS]
+    }
+}
+
 impl Default for Frequent {
     fn default() -> Self {
         // No string of a set has a hash that belongs to another one.
         let set = |index: usize| Set {
-            hashes: [!index as u64; WAYS],
-            counts: [0; WAYS],
-            lost: 0,
+            hashes: [!index as u64; WAYS + 1],
+            counts: [0; WAYS + 1],
             rows: [NOT_SEEN; WAYS + 1],
         };
         let held = |index: usize| [const { Vec::new() }; WAYS].map(|string| (!index as u64, string));
@@ -296,12 +310,10 @@ impl Frequent {
             way = if set.hashes[other] == hash { other } else { way };
         }
         let lost = u64::from(way == WAYS);
-        set.lost += lost;
-        set.counts.iter_mut().for_each(|count| *count -= lost);
+        set.counts[..WAYS].iter_mut().for_each(|count| *count -= lost);
+        set.counts[way] += 1;
+        set.hashes[way] = hash;
         set.rows[way] = row;
-        let way = way % WAYS;
-        set.counts[way] += 1 - lost;
-        set.hashes[way] = if lost == 0 { hash } else { set.hashes[way] };
     }
 
     /// Get hold of the strings that were counted since the last time.
@@ -309,7 +321,7 @@ impl Frequent {
     /// Where strings come and go, one is only held when it came twice.
     pub fn hold<'a>(&mut self, string: impl Fn(u32) -> &'a [u8]) {
         for (set, held) in self.sets.iter_mut().zip(&mut self.held) {
-            let least = u64::from(set.lost > 0);
+            let least = u64::from(set.lost() > 0);
             for (way, (hash, value)) in held.iter_mut().enumerate() {
                 let row = std::mem::replace(&mut set.rows[way], NOT_SEEN);
                 if row != NOT_SEEN && set.counts[way] > least && *hash != set.hashes[way] {
@@ -328,7 +340,7 @@ impl Frequent {
             for (way, (hash, value)) in held.iter().enumerate() {
                 let count = set.counts[way];
                 if count > 0 && set.hashes[way] == *hash {
-                    found.push((value.as_slice().into(), count, count + set.lost));
+                    found.push((value.as_slice().into(), count, count + set.lost()));
                 }
             }
         }
