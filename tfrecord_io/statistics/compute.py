@@ -163,6 +163,8 @@ def _summed_up(
                 rows += batch.num_rows
                 parts = map(_measurable, itertools.repeat(batch), groups, measures)
                 list(run(_native.Summary.update, summaries, parts))
+                # The next batch then takes its memory, which the caches still hold.
+                del batch, parts
             done += task.file.size
             progress(done, total)
     found = {

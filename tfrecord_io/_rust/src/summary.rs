@@ -97,8 +97,8 @@ fn extremes_of<T: Copy + PartialOrd, const LANES: usize>(
 /// The same for sums.
 #[inline(always)]
 fn sum_of<T: Copy + Into<f64>>(values: &[T]) -> f64 {
-    let (groups, rest) = values.as_chunks::<8>();
-    let mut sums = [0.0; 8];
+    let (groups, rest) = values.as_chunks::<16>();
+    let mut sums = [0.0; 16];
     for group in groups {
         for (sum, value) in sums.iter_mut().zip(group) {
             *sum += (*value).into();
@@ -152,7 +152,7 @@ impl Number for f32 {
 
     #[inline(always)]
     fn extremes(values: &[f32], least: f32, most: f32) -> (f32, f32) {
-        extremes_of::<_, 16>(values, least, most)
+        extremes_of::<_, 32>(values, least, most)
     }
 
     #[inline(always)]
@@ -260,6 +260,7 @@ impl Strings {
             let [from, to] = [0, 1].map(|end| ends[row as usize + end] as usize);
             from..to
         };
+        let level = Level::new();
         for_each_block(ends.len() - 1, nulls, |rows| {
             let (mut lengths, mut hashes) = ([0; BLOCK], [0; BLOCK]);
             let (lengths, hashes) = (&mut lengths[..rows.len()], &mut hashes[..rows.len()]);
@@ -268,8 +269,10 @@ impl Strings {
                 *length = span.len() as i32;
                 *hash = hash_string(data, span.start, span.len());
             }
-            self.lengths.extend(lengths);
-            self.distinct.extend(hashes);
+            dispatch!(level, _ => {
+                self.lengths.extend(lengths);
+                self.distinct.extend(hashes);
+            });
             for ((row, length), hash) in rows.iter().zip(lengths).zip(hashes) {
                 if *length as usize <= LONGEST {
                     self.frequent.add(*hash, *row);
@@ -457,4 +460,210 @@ fn for_each_block_of<T: ArrowPrimitiveType>(array: &ArrayRef, mut each: impl FnM
         }
         each(block);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow_array::{Float32Array, Float64Array, Int64Array, ListArray, StringArray};
+
+    use super::*;
+
+    /// Lengths around those of groups and blocks.
+    const LENGTHS: [usize; 12] = [0, 1, 7, 8, 31, 32, 33, 511, 512, 513, 1024, 1500];
+
+    fn updated(arrays: impl IntoIterator<Item = ArrayRef>) -> Column {
+        let mut column = Column::default();
+        arrays.into_iter().for_each(|array| column.update(&array).unwrap());
+        column
+    }
+
+    /// Values by no rule, some of them twice.
+    fn bits(index: usize) -> u64 {
+        hash_bits(index as u64 % 1200)
+    }
+
+    fn sum_of_ints<T: Copy + Into<i128>>(values: &[T]) -> i128 {
+        values.iter().copied().map(Into::into).sum()
+    }
+
+    /// A number for each of the strings below.
+    fn number_of(text: &str) -> u64 {
+        let (repeated, number) = text.split_at(text.len() - text.trim_start_matches("ab").len());
+        (repeated.len() as u64) << 32 | number.parse::<u64>().unwrap()
+    }
+
+    fn assert_distinct<H: Hash>(found: &Distinct<H>, mut values: Vec<u64>) {
+        values.sort_unstable();
+        values.dedup();
+        let off = (found.estimate() - values.len() as f64).abs();
+        assert!(off <= (0.03 * values.len() as f64).max(1.5), "{off} of {}", values.len());
+    }
+
+    #[test]
+    fn ints_are_those_of_their_rows() {
+        for length in LENGTHS {
+            for nulls in [0, 1, 2, 5] {
+                // Sums of some blocks go beyond 64 bits.
+                for shift in [0, 9, 40] {
+                    let value = |index| {
+                        let is_null = nulls > 0 && index % (nulls + 1) == 1;
+                        (!is_null).then(|| bits(index) as i64 >> shift)
+                    };
+                    let rows: Vec<_> = (0..length + 3).map(value).collect();
+                    let array: ArrayRef = Arc::new(Int64Array::from(rows.clone()));
+                    let column = updated([array.slice(3, length), array.slice(0, 3)]);
+                    let values: Vec<i64> = rows.iter().copied().flatten().collect();
+                    assert_eq!(column.nulls as usize, rows.len() - values.len());
+                    let Values::Ints(found, distinct) = &column.values else {
+                        assert!(values.is_empty());
+                        continue;
+                    };
+                    assert_eq!(found.count as usize, values.len());
+                    let (least, most) = (values.iter().min(), values.iter().max());
+                    assert_eq!(found.extremes, least.copied().zip(most.copied()));
+                    assert_eq!(found.sum, sum_of_ints(&values));
+                    assert_distinct(distinct, values.iter().map(|value| *value as u64).collect());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn sums_of_extreme_ints_are_exact() {
+        let values = [[i64::MIN; 700], [i64::MAX; 700], [-1; 700]].concat();
+        let column = updated([Arc::new(Int64Array::from(values)) as ArrayRef]);
+        let Values::Ints(found, _) = &column.values else { panic!() };
+        assert_eq!((found.sum, found.extremes), (-1400, Some((i64::MIN, i64::MAX))));
+    }
+
+    /// Floats of both signs, zeros, infinities and subnormals, and NaNs of many forms.
+    fn float(index: usize, nans: usize) -> f32 {
+        match index.checked_rem(nans) {
+            Some(0) => f32::from_bits(0xffc0_0000 + index as u32),
+            Some(1) => f32::from_bits(0x7f80_0001 + index as u32),
+            _ if index % 91 == 5 => [0.0, -0.0, f32::INFINITY, 1e-45, -1e-45][index % 5],
+            _ => (bits(index) as i64 >> 30) as f32,
+        }
+    }
+
+    fn assert_floats<T: Float<Sum = f64> + Into<f64>>(
+        found: &Numbers<T>,
+        distinct: &Distinct<T::Hash>,
+        rows: &[f32],
+    ) {
+        let is_number = |value: &&f32| !value.is_nan();
+        let values: Vec<f64> = rows.iter().filter(is_number).map(|value| (*value).into()).collect();
+        let nans = rows.len() - values.len();
+        assert_eq!((found.count as usize, found.nans as usize), (values.len(), nans));
+        let extremes = found.extremes.map(|(least, most)| (least.into(), most.into()));
+        let least = values.iter().copied().reduce(f64::min);
+        assert_eq!(extremes, least.zip(values.iter().copied().reduce(f64::max)));
+        let sum: f64 = values.iter().sum();
+        let most_off = 1e-12 * values.iter().map(|value| value.abs()).sum::<f64>();
+        assert!(found.sum == sum || (found.sum - sum).abs() <= most_off);
+        // Zero is one value, and all NaNs together are.
+        let mut patterns: Vec<u64> = values.iter().map(|value| (value + 0.0).to_bits()).collect();
+        patterns.extend((nans > 0).then_some(f64::NAN.to_bits()));
+        assert_distinct(distinct, patterns);
+    }
+
+    #[test]
+    fn floats_are_those_of_their_rows() {
+        for length in LENGTHS {
+            for (nulls, nans) in [(0, 0), (0, 2), (0, 100), (3, 0), (3, 7), (1, 2)] {
+                let is_null = |index: &usize| nulls > 0 && index % (nulls + 1) == 2;
+                let row = |index: usize| (!is_null(&index)).then(|| float(index, nans));
+                let rows: Vec<_> = (0..length + 3).map(row).collect();
+                let values: Vec<f32> = rows.iter().copied().flatten().collect();
+                let array: ArrayRef = Arc::new(Float32Array::from(rows.clone()));
+                match updated([array.slice(3, length), array.slice(0, 3)]).values {
+                    Values::Floats(found, distinct) => assert_floats(&found, &distinct, &values),
+                    _ => assert!(values.is_empty()),
+                }
+                let wide = rows.iter().map(|value| value.map(f64::from)).collect::<Float64Array>();
+                match updated([Arc::new(wide) as ArrayRef]).values {
+                    Values::Doubles(found, distinct) => assert_floats(&found, &distinct, &values),
+                    _ => assert!(values.is_empty()),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn strings_are_those_of_their_rows() {
+        for length in LENGTHS {
+            for nulls in [0, 1, 4] {
+                let text = |index: usize| "ab".repeat(index % 23) + &(bits(index) % 50).to_string();
+                let is_null = |index: usize| nulls > 0 && index % (nulls + 1) == 1;
+                let rows: Vec<_> =
+                    (0..length + 3).map(|index| (!is_null(index)).then(|| text(index))).collect();
+                let array: ArrayRef = Arc::new(StringArray::from(rows.clone()));
+                let column = updated([array.slice(3, length), array.slice(0, 3)]);
+                let values: Vec<_> = rows.iter().flatten().collect();
+                let Values::Bytes(found) = &column.values else {
+                    assert!(values.is_empty());
+                    continue;
+                };
+                let lengths: Vec<_> = values.iter().map(|value| value.len() as i32).collect();
+                assert_eq!(found.lengths.count as usize, values.len());
+                let extremes = lengths.iter().copied().min().zip(lengths.iter().copied().max());
+                assert_eq!(found.lengths.extremes, extremes);
+                assert_eq!(found.lengths.sum, sum_of_ints(&lengths));
+                let mut exact = hashbrown::HashMap::<&str, u64>::new();
+                values.iter().for_each(|value| *exact.entry(value).or_default() += 1);
+                assert_distinct(
+                    &found.distinct,
+                    values.iter().map(|value| number_of(value)).collect(),
+                );
+                for (value, least, most) in found.top(5) {
+                    let count = exact[std::str::from_utf8(&value).unwrap()];
+                    assert!(least <= count && count <= most, "{least} {count} {most}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_are_those_of_the_lists_that_are_there() {
+        let rows = (0..1300).map(|index: i64| {
+            (index % 3 > 0)
+                .then(|| vec![Some(index); (index % 7) as usize * usize::from(index > 9)])
+        });
+        let array = ListArray::from_iter_primitive::<Int64Type, _, _>(rows.clone());
+        let column = updated([Arc::new(array.slice(1, 1299)) as ArrayRef]);
+        let lists: Vec<_> = rows.flatten().collect();
+        let [lengths] = &column.lengths[..] else { panic!() };
+        assert_eq!((column.nulls, lengths.count as usize), (433, lists.len()));
+        assert_eq!(lengths.extremes, Some((0, 6)));
+        let values: Vec<_> = lists.iter().flatten().flatten().copied().collect();
+        assert_eq!(lengths.sum, values.len() as i128);
+        let Values::Ints(found, _) = &column.values else { panic!() };
+        assert_eq!(found.sum, sum_of_ints(&values));
+    }
+
+    #[test]
+    fn columns_without_values_are_of_no_kind() {
+        let nulls: [ArrayRef; 4] = [
+            Arc::new(Int64Array::new_null(700)),
+            Arc::new(Float32Array::new_null(700)),
+            Arc::new(StringArray::new_null(700)),
+            Arc::new(arrow_array::NullArray::new(700)),
+        ];
+        for array in nulls {
+            let column = updated([array]);
+            assert!(matches!(column.values, Values::Nothing) && column.nulls == 700);
+        }
+    }
+
+    #[test]
+    fn other_types_are_refused() {
+        let array: ArrayRef = Arc::new(arrow_array::Int32Array::from(vec![1]));
+        let refusal = Column::default().update(&array).unwrap_err();
+        assert_eq!(refusal, "a column of Int32 cannot be summarized");
+        let mut column = updated([Arc::new(Int64Array::from(vec![1])) as ArrayRef]);
+        let floats: ArrayRef = Arc::new(Float32Array::from(vec![1.0]));
+        assert!(column.update(&floats).is_err());
+    }
 }
