@@ -17,6 +17,7 @@ from rich.console import Console
 import tfrecord_io as tfr
 from tfrecord_io.cli.main import program
 from tfrecord_io.cli.tables import statistics_table
+from tfrecord_io.schema import is_any_list
 from tfrecord_io.statistics import html_page
 
 ROWS = 30_000
@@ -155,6 +156,98 @@ class TestValues:
             tfr.compute_statistics(tmp_path / "n").to_json(), allow_nan=False
         )
 
+    @pytest.mark.parametrize("t", [pa.float32(), pa.float64()], ids=str)
+    def test_floats_of_all_forms(self, tmp_path, t):
+        tiny = np.finfo("f4").smallest_subnormal
+        nans = np.arange(0x7FC00000, 0x7FC00000 + 700, dtype="u4").view("f4")
+        parts = [np.float32([0.0, -0.0, tiny, -tiny]), np.arange(-900, 900) / np.float32(8), nans]
+        values = RNG.permutation(np.concatenate(parts).astype("f4"))
+        tfr.write_table(pa.table({"x": pa.array(values)}), tmp_path / "x")
+        x = features(tmp_path / "x", schema=pa.schema({"x": t}))["x"]
+        numbers = values[~np.isnan(values)]
+        assert (x.values.count, x.values.nans) == (len(numbers), 700)
+        assert (x.values.min, x.values.max) == (numbers.min(), numbers.max())
+        assert x.values.mean == pytest.approx(numbers.mean(dtype="f8"), rel=1e-12)
+        # The forms of zero are one value, those of NaN another.
+        assert x.distinct == pytest.approx(len(np.unique(numbers)) + 1, rel=0.03)
+
+    @pytest.mark.parametrize("pattern", ["ints", "tenths", "coarse", "random"])
+    def test_distinct_floats_of_any_pattern(self, tmp_path, pattern):
+        count = 300_000
+        values = {
+            "ints": np.arange(count),
+            "tenths": np.arange(count) / 10,
+            "coarse": (np.arange(count, dtype="u4") << 12).view("f4"),
+            "random": RNG.standard_normal(count),
+        }[pattern].astype("f4")
+        lists = pa.FixedSizeListArray.from_arrays(pa.array(values), 100)
+        tfr.write_table(pa.table({"x": lists}), tmp_path / "x")
+        exact = len(np.unique(values))
+        assert features(tmp_path / "x")["x"].distinct == pytest.approx(exact, rel=0.03)
+
+    def test_ints_at_the_ends_of_their_range(self, tmp_path):
+        values = [2**63 - 1] * 600 + [-(2**63)] * 500 + [None, 7]
+        tfr.write_table(pa.table({"x": pa.array(values, pa.int64())}), tmp_path / "x")
+        x = features(tmp_path / "x")["x"]
+        assert (x.values.min, x.values.max, x.missing) == (-(2**63), 2**63 - 1, 1)
+        exact = (600 * (2**63 - 1) - 500 * 2**63 + 7) / 1101
+        assert x.values.mean == pytest.approx(exact, rel=1e-15)
+        assert x.distinct == 3
+
+    def test_strings_of_all_lengths(self, tmp_path):
+        long = "the same beginning for all of them, "
+        texts = [long[:n] + str(k) for n in range(37) for k in range(40)]
+        texts += ["\0" * n for n in range(40)] + ["x" * 256, "y" * 257]
+        rows = [text for text in texts for _ in range(3)] + ["often"] * 50
+        tfr.write_table(pa.table({"x": rows}), tmp_path / "x")
+        x = features(tmp_path / "x")["x"]
+        sizes = [len(row) for row in rows]
+        assert (x.byte_lengths.min, x.byte_lengths.max) == (0, 257)
+        assert x.byte_lengths.mean == pytest.approx(np.mean(sizes))
+        assert x.distinct == pytest.approx(len({*rows}), rel=0.03)
+        assert x.frequent[0].value == "often"
+        assert x.frequent[0].count <= 50 <= x.frequent[0].at_most
+
+    @pytest.mark.parametrize(
+        "t",
+        [
+            pa.string(),
+            pa.large_string(),
+            pa.string_view(),
+            pa.binary(),
+            pa.large_binary(),
+            pa.binary_view(),
+            pa.list_(pa.string()),
+            pa.large_list(pa.large_string()),
+            pa.list_(pa.string(), 2),
+        ],
+        ids=str,
+    )
+    def test_strings_of_all_types(self, tmp_path, t):
+        row = ["Zürich", "Genève"] if is_any_list(t) else "Zürich"
+        column = pa.array([row] * 5 + [None], t)
+        tfr.write_table(pa.table({"x": column}), tmp_path / "x")
+        x = features(tmp_path / "x")["x"]
+        assert (x.kind, x.missing, x.byte_lengths.min, x.byte_lengths.max) == ("bytes", 1, 7, 7)
+        first = "Zürich" if "string" in str(t) else "Zürich".encode()
+        (found,) = [one for one in x.frequent if one.value == first]
+        assert (found.count, found.at_most) == (5, 5)
+        assert x.examples[0] == "Zürich".encode()
+
+    @pytest.mark.parametrize("t", [pa.int64(), pa.float32(), pa.string()], ids=str)
+    def test_nulls_between_values(self, tmp_path, t):
+        rows = [None if n % 3 == 1 or n < 700 else n % 1000 for n in range(5000)]
+        column = pa.array(rows, pa.int64()).cast(t)
+        tfr.write_table(pa.table({"x": column}), tmp_path / "x")
+        x = features(tmp_path / "x")["x"]
+        numbers = x.byte_lengths or x.values
+        values = pc.binary_length(column) if pa.types.is_string(t) else column
+        least, most = pc.min_max(values).values()
+        assert (x.missing, numbers.count) == (column.null_count, 5000 - column.null_count)
+        assert (numbers.min, numbers.max) == (least.as_py(), most.as_py())
+        assert numbers.mean == pytest.approx(pc.mean(values).as_py())
+        assert x.distinct == pytest.approx(pc.count_distinct(column).as_py(), rel=0.03)
+
     def test_nothing(self, tmp_path):
         tfr.write_table(
             pa.table({"x": pa.array([], pa.int64()), "s": pa.array([], pa.string())}),
@@ -166,10 +259,11 @@ class TestValues:
             (None, 0, None)
         ] * 2
 
-    def test_columns_without_values(self, tmp_path):
-        tfr.write_table(pa.table({"x": pa.array([None, None], pa.float32())}), tmp_path / "null")
+    @pytest.mark.parametrize("t", [pa.int64(), pa.float32(), pa.string()], ids=str)
+    def test_columns_without_values(self, tmp_path, t):
+        tfr.write_table(pa.table({"x": pa.array([None, None], t)}), tmp_path / "null")
         x = features(tmp_path / "null")["x"]
-        assert (x.missing, x.missing_share, x.distinct) == (2, 1, None)
+        assert (x.kind, x.missing, x.missing_share, x.distinct) == (None, 2, 1, None)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
