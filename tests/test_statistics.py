@@ -156,6 +156,17 @@ class TestValues:
             tfr.compute_statistics(tmp_path / "n").to_json(), allow_nan=False
         )
 
+    def test_nans_are_one_value_beside_the_others(self, tmp_path):
+        nan = float("nan")
+        tfr.write_table(
+            pa.table({"one": pa.array([nan, nan, 1.0], pa.float32()), "all": [nan] * 3}),
+            tmp_path / "n",
+        )
+        found = features(tmp_path / "n")
+        assert (found["one"].distinct, found["one"].values.mean) == (2, 1)
+        assert (found["all"].distinct, found["all"].values.mean) == (1, None)
+        assert (found["all"].kind, found["all"].values.nans) == ("float", 3)
+
     @pytest.mark.parametrize("t", [pa.float32(), pa.float64()], ids=str)
     def test_floats_of_all_forms(self, tmp_path, t):
         tiny = np.finfo("f4").smallest_subnormal

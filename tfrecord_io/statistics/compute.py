@@ -261,6 +261,9 @@ def _feature(
     is_bytes = found["kind"] == "bytes"
     leaf = leaf_type(storage_type(field.type))
     distinct = found["distinct"]
+    if distinct is not None:
+        # All NaNs are one value.
+        distinct = min(round(distinct), values["count"] + (values["nans"] > 0))
     return FeatureStatistics(
         name=field.name,
         type=schema_to_json(pa.schema([field]))[0]["type"],
@@ -271,7 +274,7 @@ def _feature(
         lengths=tuple(_numbers(lengths, pa.int64()) for lengths in found["lengths"]),
         values=None if is_bytes or values is None else _numbers(values, leaf),
         byte_lengths=_numbers(values, pa.int64()) if is_bytes else None,
-        distinct=None if distinct is None else min(round(distinct), values["count"] or 1),
+        distinct=distinct,
         frequent=tuple(
             FrequentValue(value=_text(value, leaf), count=least, at_most=most)
             for value, least, most in found.get("frequent", ())

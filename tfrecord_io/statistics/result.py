@@ -77,6 +77,7 @@ class FeatureStatistics:
         Bytes of a value, of strings.
     distinct : int or None
         About how many values are distinct (HyperLogLog, standard error 0.8 %); None without values.
+        Zeros of both signs are one value, and so are all NaNs.
     frequent : tuple of FrequentValue
         The most frequent strings first; those longer than 256 bytes are not looked at.
     examples : tuple of bytes
