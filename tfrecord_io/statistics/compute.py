@@ -326,6 +326,7 @@ def _typed(value: float | None, t: pa.DataType) -> Any:
 
 
 def _histogram(sample: _Sample) -> tuple[tuple[float, float, float], ...]:
+    """Return the bins of sorted numbers."""
     values = sample.astype(np.float64)
     values = values[np.isfinite(values)]
     if not len(values):
@@ -333,9 +334,12 @@ def _histogram(sample: _Sample) -> tuple[tuple[float, float, float], ...]:
     low, high = values[0], values[-1]
     if low == high or not np.isfinite(high - low):
         return ((float(low), float(high), 1.0),)
-    counts, edges = np.histogram(values, bins=_BINS, range=(low, high))
-    shares = (counts / len(values)).tolist()
+    edges = np.linspace(low, high, _BINS + 1)
+    starts = np.searchsorted(values, edges[:-1])
+    shares = np.diff(starts, append=len(values)) / len(values)
     return tuple(
         (low, high, share)
-        for (low, high), share in zip(itertools.pairwise(edges.tolist()), shares, strict=True)
+        for (low, high), share in zip(
+            itertools.pairwise(edges.tolist()), shares.tolist(), strict=True
+        )
     )
