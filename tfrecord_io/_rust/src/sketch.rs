@@ -66,16 +66,14 @@ pub fn hash_bits(bits: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The same of 32 bits: no two have the same hash.
-///
-/// Source: C. Wellons and others, "Hash Function Prospector" (2018-2023), the least biased of its
-/// functions with two multiplications.
+/// The same of 32 bits (the finalizer of MurmurHash3); no two have the same hash.
 #[inline(always)]
 pub fn hash_word(bits: u32) -> u32 {
+    // Zero would stay zero.
     let mut word = bits ^ 0x9e37_79b9;
-    word = (word ^ (word >> 16)).wrapping_mul(0x21f0_aaad);
-    word = (word ^ (word >> 15)).wrapping_mul(0x735a_2d97);
-    word ^ (word >> 15)
+    word = (word ^ (word >> 16)).wrapping_mul(0x85eb_ca6b);
+    word = (word ^ (word >> 13)).wrapping_mul(0xc2b2_ae35);
+    word ^ (word >> 16)
 }
 
 /// A hash of 32 or 64 bits.
