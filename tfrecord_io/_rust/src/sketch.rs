@@ -237,8 +237,9 @@ fn tau(mut x: f64) -> f64 {
 
 /// Which strings are frequent: the counters of Misra and Gries, in many small sets.
 ///
-/// A string belongs to the set that its hash chooses. One that finds its set full takes one off each
-/// counter there. So a count is never too high, and too low by what its set has lost at most.
+/// A string belongs to the set that its hash chooses. One that finds its set full takes one off
+/// each counter there. So a count is never too high, and too low by what its set lost at most; a
+/// string that comes more often than its set lost, and once more, is there in the end.
 ///
 /// Counting needs no more of a string than its hash and its row, until `hold` is given the strings.
 #[derive(Debug)]

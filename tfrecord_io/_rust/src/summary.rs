@@ -1,4 +1,4 @@
-//! What the columns of record batches hold: counts, extremes, sums, and the sketches of `sketch.rs`.
+//! What the columns of record batches hold: counts, extremes, sums, and sketches (`sketch.rs`).
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int64Type};
@@ -60,8 +60,8 @@ pub trait Number: Copy + Default + PartialOrd {
     fn mean(sum: Self::Sum, count: u64) -> f64;
 }
 
-/// The value that beats all others and `first`: several side by side, so that one comparison need not
-/// wait for the one before.
+/// The value that beats all others and `first`: several side by side, so that one comparison need
+/// not wait for the one before.
 #[inline(always)]
 fn best_of<T: Copy, const LANES: usize>(values: &[T], first: T, best: impl Fn(T, T) -> T) -> T {
     let (groups, rest) = values.as_chunks::<LANES>();
@@ -531,11 +531,27 @@ mod tests {
     }
 
     #[test]
-    fn sums_of_extreme_ints_are_exact() {
-        let values = [[i64::MIN; 700], [i64::MAX; 700], [-1; 700]].concat();
-        let column = updated([Arc::new(Int64Array::from(values)) as ArrayRef]);
-        let Values::Ints(found, _) = &column.values else { panic!() };
-        assert_eq!((found.sum, found.extremes), (-1400, Some((i64::MIN, i64::MAX))));
+    fn sums_of_great_ints_are_exact() {
+        const MOST: i64 = i64::MAX / BLOCK as i64;
+        for value in [i64::MIN, i64::MIN / 2, -MOST - 1, -MOST, MOST, MOST + 1, i64::MAX] {
+            let column = updated([Arc::new(Int64Array::from(vec![value; 700])) as ArrayRef]);
+            let Values::Ints(found, _) = &column.values else { panic!() };
+            assert_eq!(
+                (found.sum, found.extremes),
+                (700 * i128::from(value), Some((value, value)))
+            );
+        }
+    }
+
+    #[test]
+    fn zeros_are_one_value_and_nans_another() {
+        let values = [0.0, -0.0, 1.0, f32::NAN, -f32::NAN, f32::from_bits(0x7f80_0001)];
+        let singles: ArrayRef = Arc::new(Float32Array::from(values.to_vec()));
+        let doubles: ArrayRef = Arc::new(Float64Array::from(values.map(f64::from).to_vec()));
+        let Values::Floats(found, distinct) = updated([singles]).values else { panic!() };
+        assert_eq!((found.count, found.nans, distinct.estimate().round()), (3, 3, 3.0));
+        let Values::Doubles(found, distinct) = updated([doubles]).values else { panic!() };
+        assert_eq!((found.count, found.nans, distinct.estimate().round()), (3, 3, 3.0));
     }
 
     /// Floats of both signs, zeros, infinities and subnormals, and NaNs of many forms.
