@@ -250,7 +250,7 @@ pub struct Frequent {
 }
 
 /// Its counters, and behind them one place more, for strings that found none: they need no branch.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Set {
     hashes: [u64; WAYS + 1],
     /// The last one is what the others have lost.
