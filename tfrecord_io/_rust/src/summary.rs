@@ -342,8 +342,7 @@ impl Values {
         match (self, array.data_type()) {
             (Self::Ints(numbers, distinct), DataType::Int64) => {
                 for_each_block_of::<Int64Type>(array, |block| {
-                    let hash = |value| hash_bits(value as u64);
-                    dispatch!(level, _ => update_numbers(block, hash, numbers, distinct));
+                    dispatch!(level, _ => update_ints(block, numbers, distinct));
                 });
             }
             (Self::Floats(numbers, distinct), DataType::Float32) => {
@@ -388,35 +387,38 @@ fn update_floats<T: Float>(
     numbers: &mut Numbers<T>,
     distinct: &mut Distinct<T::Hash>,
 ) {
-    let nans: u32 = block.iter().map(|value| u32::from(value.is_nan())).sum();
+    let mut hashes = [T::Hash::default(); BLOCK];
+    let mut nans = 0u32;
+    for (value, held) in block.iter().zip(&mut hashes) {
+        *held = value.hash();
+        nans += u32::from(value.is_nan());
+    }
     if nans == 0 {
-        return update_numbers(block, T::hash, numbers, distinct);
+        distinct.extend(&hashes[..block.len()]);
+        numbers.extend(block);
+        return;
     }
     numbers.nans += u64::from(nans);
     distinct.extend(&[T::NAN.hash()]);
     let mut packed = [T::default(); BLOCK];
     let mut count = 0;
-    for value in block {
+    for (value, hash) in block.iter().zip(hashes) {
         packed[count % BLOCK] = *value;
+        hashes[count % BLOCK] = hash;
         count += usize::from(!value.is_nan());
     }
-    update_numbers(&packed[..count], T::hash, numbers, distinct);
+    distinct.extend(&hashes[..count]);
+    numbers.extend(&packed[..count]);
 }
 
-/// Add a block of numbers, none of them a NaN.
+/// Add a block of ints.
 #[inline(always)]
-fn update_numbers<T: Number, H: Hash>(
-    block: &[T],
-    hash: impl Fn(T) -> H,
-    numbers: &mut Numbers<T>,
-    distinct: &mut Distinct<H>,
-) {
-    let mut hashes = [H::default(); BLOCK];
-    let hashes = &mut hashes[..block.len()];
-    for (value, held) in block.iter().zip(&mut *hashes) {
-        *held = hash(*value);
+fn update_ints(block: &[i64], numbers: &mut Numbers<i64>, distinct: &mut Distinct<u64>) {
+    let mut hashes = [0; BLOCK];
+    for (value, held) in block.iter().zip(&mut hashes) {
+        *held = hash_bits(*value as u64);
     }
-    distinct.extend(hashes);
+    distinct.extend(&hashes[..block.len()]);
     numbers.extend(block);
 }
 
