@@ -2,9 +2,10 @@
 
 A decoder asks for the window at its offset and takes what it can of it. Two sources give windows:
 
-- `_Mapped`: a plain local file, mapped piece by piece. Nothing is copied, and a record larger than
-  a piece is mapped as a whole. The file must not be cut short in place meanwhile: the operating
-  system then ends the process. Writers that replace files (ours, Hadoop's, most others) are safe.
+- `_Mapped`: a plain local file, mapped as a whole, once for all threads that read parts of it.
+  Nothing is copied, and what was read leaves memory again. The file must not be cut short in place
+  meanwhile: the operating system then ends the process. Writers that replace files (ours, Hadoop's,
+  most others) are safe.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
   crosses from one chunk into the next is copied together, once. Those of remote files are
   `tfrecord_io.ranges`, which are fetched ahead of the decoder.
@@ -17,8 +18,9 @@ a local one when it is opened, a remote one with every range.
 from __future__ import annotations
 
 import mmap
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import BinaryIO, Protocol
 
@@ -31,9 +33,11 @@ from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.ranges import Fetch, FirstRange, Ranges
 from tfrecord_io.storage import Storage
 
-#: Bytes that are mapped, or read, at a time.
-_WINDOW_BYTES = 32 * 1024 * 1024
+#: Bytes that are read at a time.
 _CHUNK_BYTES = 4 * 1024 * 1024
+
+#: Mapped bytes are looked at, and leave memory again, so many at a time: that makes threads wait.
+_RELEASE_BYTES = 64 * 1024 * 1024
 
 
 class Source(Protocol):
@@ -83,6 +87,8 @@ class OpenFile:
         Offset up to which a remote file is fetched ahead; without it, its end.
     first : FirstRange, optional
         What is fetched of a remote file already, from `start` on.
+    mapped : MappedFile, optional
+        The file as another one has it in memory, who found it plain and local.
 
     Attributes
     ----------
@@ -90,6 +96,8 @@ class OpenFile:
         Its bytes.
     compression : str or None
         What it turned out to be compressed with.
+    mapped : MappedFile or None
+        The file in memory, if it is there.
     """
 
     def __init__(
@@ -101,13 +109,18 @@ class OpenFile:
         start: int = 0,
         stop: int | None = None,
         first: FirstRange | None = None,
+        mapped: MappedFile | None = None,
     ) -> None:
         self.source: Source
         self.compression = None
+        self.mapped = mapped
+        self._opened: BinaryIO | Ranges | _Mapped
+        if mapped is not None:
+            self.source = self._opened = _Mapped(mapped, start)
+            return
         if options.compression != "infer":
             self.compression = normalize_compression(options.compression)
         self._limit = options.limits.max_decompressed_bytes
-        self._opened: BinaryIO | Ranges
         if storage.local_path(file.path) is not None:
             self._open_local(storage, file, options, start)
         else:
@@ -129,7 +142,9 @@ class OpenFile:
             if self.compression is not None:
                 self.source = self._decompressed(_Prefixed(head, handle))
             elif options.memory_map:
-                self.source = _Mapped(handle.fileno(), file.size)
+                self.mapped = MappedFile(handle.fileno(), file.size)
+                handle.close()
+                self.source = self._opened = _Mapped(self.mapped, start)
             else:
                 handle.seek(start)
                 self.source = _Streamed(
@@ -220,30 +235,76 @@ class _Prefixed:
         return taken
 
 
+class MappedFile:
+    """A plain local file in memory, for all who read it at the same time.
+
+    Parameters
+    ----------
+    descriptor : int
+        The open file; it may be closed afterwards.
+    size : int
+        Its length in bytes.
+
+    Attributes
+    ----------
+    buffer : pyarrow.Buffer
+        All of it. Only what is looked at takes memory.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else None
+        self.buffer = pa.py_buffer(b"" if self._map is None else self._map)
+        self._lock = threading.Lock()
+        # Ranges that were read, and how many bytes these are.
+        self._read: list[tuple[int, int]] = []
+        self._read_bytes = 0
+
+    def release(self, start: int, end: int) -> None:
+        """Let what stands between two offsets leave memory; it comes back when it is needed."""
+        with self._lock:
+            self._read.append((start, end))
+            self._read_bytes += end - start
+            if self._map is None or self._read_bytes < _RELEASE_BYTES:
+                return
+            ranges, self._read, self._read_bytes = sorted(self._read), [], 0
+        for first, last in _joined(ranges):
+            first -= first % mmap.PAGESIZE
+            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def _joined(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    start, end = ranges[0]
+    for first, last in ranges[1:]:
+        if first > end:
+            yield start, end
+            start = first
+        end = max(end, last)
+    yield start, end
+
+
 class _Mapped:
-    """A plain local file, mapped a window at a time, so that what was read leaves memory again."""
+    """A part of a mapped file that is gone through."""
 
     is_mapped = True
 
-    def __init__(self, descriptor: int, size: int) -> None:
-        self.size: int | None = size
-        self._descriptor = descriptor
-        self._length = size
-        self._base = 0
-        self._buffer = pa.py_buffer(b"")
+    def __init__(self, file: MappedFile, start: int) -> None:
+        self.size: int | None = file.buffer.size
+        self._file = file
+        self._released = self._offset = start
 
     def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
-        end = min(offset + needed, self._length)
-        if offset >= self._length:
-            return pa.py_buffer(b""), 0
-        if not self._base <= offset or end > self._base + self._buffer.size:
-            self._base = offset - offset % mmap.ALLOCATIONGRANULARITY
-            length = min(max(_WINDOW_BYTES, end - self._base), self._length - self._base)
-            mapping = mmap.mmap(
-                self._descriptor, length, access=mmap.ACCESS_READ, offset=self._base
-            )
-            self._buffer = pa.py_buffer(mapping)
-        return self._buffer, offset - self._base
+        self._offset = offset
+        if offset - self._released >= _RELEASE_BYTES:
+            self.close()
+        buffer = self._file.buffer
+        start = min(offset, buffer.size)
+        return buffer.slice(start, min(max(needed, _RELEASE_BYTES), buffer.size - start)), 0
+
+    def close(self) -> None:
+        """Release what was read."""
+        if self._released < self._offset:
+            self._file.release(self._released, self._offset)
+            self._released = self._offset
 
 
 class _Streamed:

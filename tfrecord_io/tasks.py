@@ -48,7 +48,7 @@ from tfrecord_io.parallel import in_order
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.ranges import Fetch, FirstRange, FirstRanges
 from tfrecord_io.schema import wire_schema
-from tfrecord_io.source import OpenFile, Source, range_fetcher
+from tfrecord_io.source import MappedFile, OpenFile, Source, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Decoding, Work, shifted
 
@@ -109,13 +109,15 @@ class Span:
     search: bool = False
 
 
-def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[Span]:
-    """Return the spans that a task can be worked on in at the same time.
+def file_spans(
+    storage: Storage, task: ScanTask, options: ScanOptions
+) -> tuple[list[Span], MappedFile | None]:
+    """Return the spans that a task can be worked on in at the same time, and what they share.
 
     A plain file is cut about every `_SPAN_BYTES`, or `_REMOTE_SPAN_BYTES`: a remote one at the
     marks of a manifest, if it has any. Everything else is one span.
     """
-    whole = [Span(start=task.start, stop=task.end)]
+    whole = [Span(start=task.start, stop=task.end)], None
     end = task.file.size if task.end is None else task.end
     is_local = storage.local_path(task.file.path) is not None
     span_bytes = _SPAN_BYTES if is_local else _REMOTE_SPAN_BYTES
@@ -127,7 +129,7 @@ def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[S
         for mark in marks:
             if mark - cuts[-1] >= span_bytes:
                 cuts.append(mark)
-        return _cut(task, cuts[1:], search=False)
+        return _cut(task, cuts[1:], search=False), None
     with _at(task.file), OpenFile(storage, task.file, options, stop=0) as opened:
         if opened.compression is not None:
             return whole
@@ -135,7 +137,7 @@ def file_spans(storage: Storage, task: ScanTask, options: ScanOptions) -> list[S
     cuts = list(range(first, end, span_bytes))
     if len(cuts) > 1 and end - cuts[-1] < span_bytes // 2:
         cuts.pop()
-    return _cut(task, cuts, search=True)
+    return _cut(task, cuts, search=True), opened.mapped
 
 
 def _cut(task: ScanTask, cuts: list[int], *, search: bool) -> list[Span]:
@@ -152,11 +154,19 @@ def run_span(
     codec: Codec,
     work: Work,
     span: Span,
+    *,
     first: FirstRange | None = None,
+    mapped: MappedFile | None = None,
 ) -> Iterator[Any]:
-    """Give a `Begin`, the items, and an `End`; `first` is what was fetched of the span already."""
+    """Give a `Begin`, the items, and an `End`.
+
+    `first` is what was fetched of the span already, `mapped` the file if it is in memory.
+    """
     damage = Damage(keeps_bytes=options.corrupt_column is not None)
-    with OpenFile(storage, file, options, start=span.start, stop=span.stop, first=first) as opened:
+    opened = OpenFile(
+        storage, file, options, start=span.start, stop=span.stop, first=first, mapped=mapped
+    )
+    with opened:
         source: Source = opened.source
         start: int | None = span.start
         if span.search:
@@ -360,9 +370,9 @@ class Runner:
                     continue
                 task = self._settled(task)
                 storage = self._storages[task.file.location]
-                spans = file_spans(storage, task, self._options)
+                spans, mapped = file_spans(storage, task, self._options)
                 begun.append((task, spans))
-                run = self._span(task, ahead)
+                run = self._span(task, ahead, mapped)
                 for span in spans:
                     yield functools.partial(run, span)
 
@@ -388,7 +398,10 @@ class Runner:
         return range_fetcher(storage, file), task.start, end
 
     def _span(
-        self, task: ScanTask, ahead: FirstRanges[ScanTask] | None = None
+        self,
+        task: ScanTask,
+        ahead: FirstRanges[ScanTask] | None = None,
+        mapped: MappedFile | None = None,
     ) -> Callable[[Span], Iterator[Any]]:
         def run(span: Span) -> Iterator[Any]:
             work = self._make_work(self._codec, task.file)
@@ -396,7 +409,16 @@ class Runner:
             first = None
             if ahead is not None and span.start == task.start:
                 first = ahead.take(task)
-            return run_span(storage, task.file, self._options, self._codec, work, span, first)
+            return run_span(
+                storage,
+                task.file,
+                self._options,
+                self._codec,
+                work,
+                span,
+                first=first,
+                mapped=mapped,
+            )
 
         return run
 
