@@ -209,8 +209,8 @@ class ScanOptions:
         What becomes of damaged files, see `tfrecord_io.tasks`.
     corrupt_column : str or None
         Name of the column that holds the bytes of damage that is kept; None leaves them.
-    batch_rows : int
-        Most rows of one batch.
+    batch_rows, batch_bytes : int
+        Where a batch ends, see `tfrecord_io.options.DecodeOptions`.
     limits : Limits
         See `tfrecord_io.options.Limits`.
     memory_map : bool
@@ -224,6 +224,7 @@ class ScanOptions:
     on_corrupt: OnCorruptRows = "raise"
     corrupt_column: str | None = None
     batch_rows: int = DEFAULT_BATCH_ROWS
+    batch_bytes: int = DecodeOptions().batch_bytes
     limits: Limits = field(default_factory=Limits)
     memory_map: bool = True
     codec: CodecName = "auto"
@@ -243,7 +244,10 @@ class ScanOptions:
     def decode_options(self) -> DecodeOptions:
         """Return what the codec has to know of them."""
         return DecodeOptions(
-            record_type=self.record_type, batch_rows=self.batch_rows, limits=self.limits
+            record_type=self.record_type,
+            batch_rows=self.batch_rows,
+            batch_bytes=self.batch_bytes,
+            limits=self.limits,
         )
 
 

@@ -15,6 +15,7 @@ import fnmatch
 import math
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -60,7 +61,7 @@ def plan(
     if schema is None and options.sampling_ratio is not None:
         count = len(plan_files(options.paths, storage_options=options.storage).tasks)
         sample = max(1, math.ceil(count * options.sampling_ratio))
-    return plan_scan(
+    found = plan_scan(
         options.paths,
         columns=columns,
         schema=schema,
@@ -77,6 +78,8 @@ def plan(
         schema_only=schema_only,
         selection=_selection(options),
     )
+    # Small batches, so that the JVM need not wait long for the first one.
+    return replace(found, options=replace(found.options, batch_bytes=_BATCH_BYTES))
 
 
 def _selection(options: ReadOptions) -> Selection:
