@@ -80,12 +80,16 @@ class HdfsStorage:
             with contextlib.suppress(IsADirectoryError):
                 return [self.info(path)]
         # Asking for all at once lists folder by folder as well; here hidden ones are left out.
-        return sorted([_info(status) for status in self._walk([path], keep) if not status.isdir])
+        found = self._walk([path], keep)
+        return sorted([_info(path, status) for path, is_folder, status in found if not is_folder])
 
     def _walk(
         self, folders: list[str], keep: Keep | None = None, levels: int | None = None
-    ) -> Iterator[Any]:
-        """Give all that is below folders and of a name to keep, one level after the other."""
+    ) -> Iterator[tuple[str, bool, Any]]:
+        """Give all that is below folders and of a name to keep, one level after the other.
+
+        Of each its path, whether it is a folder, and its status, of which each question takes time.
+        """
         level = 0
         with ThreadPoolExecutor(self.concurrency, "tfrecord-io-walk") as pool:
             while folders and level != levels:
@@ -94,10 +98,13 @@ class HdfsStorage:
                 for folder, entries in zip(folders, ask(self._entries, folders), strict=True):
                     start = len(folder.rstrip("/")) + 1
                     for status in entries:
-                        if keep is None or keep(status.path[start:]):
-                            if status.isdir:
-                                deeper.append(status.path)
-                            yield status
+                        path = status.path
+                        if keep is not None and not keep(path[start:]):
+                            continue
+                        is_folder = status.isdir
+                        if is_folder:
+                            deeper.append(path)
+                        yield path, is_folder, status
                 folders = deeper
                 level += 1
 
@@ -114,7 +121,7 @@ class HdfsStorage:
         status = self._status(path)
         if status.isdir:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
-        return _info(status)
+        return _info(status.path, status)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         try:
@@ -185,12 +192,12 @@ class HdfsStorage:
         # What stands for all that is below folders stands for the folders.
         end = "/" if pattern.endswith("/**") else ""
         found: dict[str, FileInfo | None] = {}
-        for status in self._walk([folder or "/"], levels=levels):
-            if status.isdir:
-                if fits(status.path + end):
-                    found[status.path] = None
-            elif not only_folders and fits(status.path):
-                found[status.path] = _info(status)
+        for path, is_folder, status in self._walk([folder or "/"], levels=levels):
+            if is_folder:
+                if fits(path + end):
+                    found[path] = None
+            elif not only_folders and fits(path):
+                found[path] = _info(path, status)
         if end and fits(folder + end) and self.is_folder(folder or "/"):
             found[folder] = None
         return dict(sorted(found.items()))
@@ -200,17 +207,18 @@ class HdfsStorage:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), self.url(path))
         path = path.rstrip("/")
         skipped = None if skip is None else f"{path}/{skip}"
-        top = [status for status in self._entries(path or "/") if status.path != skipped]
-        below = self._walk([status.path for status in top if status.isdir])
+        top = [(one.path, one.isdir, one) for one in self._entries(path or "/")]
+        top = [entry for entry in top if entry[0] != skipped]
+        below = self._walk([one for one, is_folder, _ in top if is_folder])
         files: list[str] = []
         folders: list[str] = []
-        for status in (*top, *below):
-            (folders if status.isdir else files).append(status.path[len(path) + 1 :])
+        for one, is_folder, _ in (*top, *below):
+            (folders if is_folder else files).append(one[len(path) + 1 :])
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = self._status(path).modification_time
-        for status in self._walk([path]):
+        for _, _, status in self._walk([path]):
             newest = max(newest, status.modification_time)
         return max(0.0, time.time() - float(newest) / 1000)
 
@@ -377,7 +385,6 @@ class _Stream:
             self._writer.close()
 
 
-def _info(status: Any) -> FileInfo:
-    modified = status.modification_time
-    version = f"{status.length}-{modified}"
-    return FileInfo(status.path, status.length, version, modified / 1000)
+def _info(path: str, status: Any) -> FileInfo:
+    length, modified = status.length, status.modification_time
+    return FileInfo(path, length, f"{length}-{modified}", modified / 1000)
