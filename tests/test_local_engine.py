@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.frames import example, examples, frame, records
-from tfrecord_io import parallel, tasks
+from tfrecord_io import parallel, source, tasks
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -53,6 +53,36 @@ class TestSplits:
         assert batches == list(read_plan(plan, threads=1))
         assert pa.Table.from_batches(batches).to_pylist() == rows(200)
         assert count_rows(path, threads=threads, memory_map=memory_map, codec=codec) == 200
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize("span_bytes", [SPLIT * 5, 10**6])
+    def test_what_left_memory_is_read_again(
+        self, tmp_path, monkeypatch, threads, span_bytes, codec
+    ):
+        monkeypatch.setattr(source, "_RELEASE_BYTES", 4096)
+        monkeypatch.setattr(tasks, "_SPAN_BYTES", span_bytes)
+        left = []
+        release = source.MappedFile.release
+        monkeypatch.setattr(
+            source.MappedFile,
+            "release",
+            lambda self, start, end: (left.append((start, end)), release(self, start, end)),
+        )
+        path = tmp_path / "a"
+        expected = [{"n": n, "s": "x" * (n % 9000)} for n in range(0, 30_000, 300)]
+        path.write_bytes(examples(*expected))
+        damaged = bytearray(path.read_bytes())
+        damaged[len(damaged) // 2] ^= 1
+        views = pa.schema([("n", pa.int64()), ("s", pa.string_view())])
+        for _ in range(2):
+            table = read_table(path, schema=views, threads=threads, codec=codec)
+            assert table.to_pylist() == expected
+        path.write_bytes(damaged)
+        with pytest.warns(CorruptDataWarning):
+            kept = read_table(path, on_corrupt="skip_record", threads=threads, codec=codec)
+        assert kept.to_pylist() == [row for row in expected if row in kept.to_pylist()]
+        assert kept.num_rows == len(expected) - 1
+        assert sum(end - start for start, end in left) >= path.stat().st_size
 
     @pytest.mark.parametrize("threads", [1, 2, 5])
     def test_payloads_that_hold_frames(self, tmp_path, small_splits, threads, codec):

@@ -37,7 +37,7 @@ from tfrecord_io.storage import Storage
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 #: Mapped bytes are looked at, and leave memory again, so many at a time: that makes threads wait.
-_RELEASE_BYTES = 64 * 1024 * 1024
+_RELEASE_BYTES = 16 * 1024 * 1024
 
 
 class Source(Protocol):
