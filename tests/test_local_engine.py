@@ -84,6 +84,19 @@ class TestSplits:
         assert kept.num_rows == len(expected) - 1
         assert sum(end - start for start, end in left) >= path.stat().st_size
 
+    def test_spans_that_end_with_a_frame_leave_memory(self, tmp_path, monkeypatch, codec):
+        record = frame(example(s="x" * 200))
+        monkeypatch.setattr(tasks, "_SPAN_BYTES", 5 * len(record))
+        left = []
+        monkeypatch.setattr(
+            source.MappedFile, "release", lambda self, start, end: left.append((start, end))
+        )
+        path = tmp_path / "a"
+        path.write_bytes(record * 40)
+        assert read_table(path, threads=1, codec=codec).num_rows == 40
+        # To look for the schema, and to read.
+        assert sum(end - start for start, end in left) == 2 * 40 * len(record)
+
     @pytest.mark.parametrize("threads", [1, 2, 5])
     def test_payloads_that_hold_frames(self, tmp_path, small_splits, threads, codec):
         inner = records(*(example(n=k, s="inner") for k in range(200)))

@@ -84,7 +84,8 @@ class OpenFile:
         Offset of the first window; of no meaning to compressed files, which are read from their
         beginning.
     stop : int, optional
-        Offset up to which a remote file is fetched ahead; without it, its end.
+        Offset up to which a remote file is fetched ahead, and of a mapped one leaves memory again;
+        without it, its end.
     first : FirstRange, optional
         What is fetched of a remote file already, from `start` on.
     mapped : MappedFile, optional
@@ -116,13 +117,13 @@ class OpenFile:
         self.mapped = mapped
         self._opened: BinaryIO | Ranges | _Mapped
         if mapped is not None:
-            self.source = self._opened = _Mapped(mapped, start)
+            self.source = self._opened = _Mapped(mapped, start, stop)
             return
         if options.compression != "infer":
             self.compression = normalize_compression(options.compression)
         self._limit = options.limits.max_decompressed_bytes
         if storage.local_path(file.path) is not None:
-            self._open_local(storage, file, options, start)
+            self._open_local(storage, file, options, start, stop)
         else:
             if self.compression is not None and start:
                 start, stop, first = 0, None, None
@@ -131,7 +132,7 @@ class OpenFile:
             )
 
     def _open_local(
-        self, storage: Storage, file: ScanFile, options: ScanOptions, start: int
+        self, storage: Storage, file: ScanFile, options: ScanOptions, start: int, stop: int | None
     ) -> None:
         self._opened = handle = storage.open_read(file.path, file.version)
         try:
@@ -144,7 +145,7 @@ class OpenFile:
             elif options.memory_map:
                 self.mapped = MappedFile(handle.fileno(), file.size)
                 handle.close()
-                self.source = self._opened = _Mapped(self.mapped, start)
+                self.source = self._opened = _Mapped(self.mapped, start, stop)
             else:
                 handle.seek(start)
                 self.source = _Streamed(
@@ -287,24 +288,27 @@ class _Mapped:
 
     is_mapped = True
 
-    def __init__(self, file: MappedFile, start: int) -> None:
+    def __init__(self, file: MappedFile, start: int, stop: int | None) -> None:
         self.size: int | None = file.buffer.size
         self._file = file
-        self._released = self._offset = start
+        self._released = start
+        self._stop = file.buffer.size if stop is None else stop
 
     def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
-        self._offset = offset
         if offset - self._released >= _RELEASE_BYTES:
-            self.close()
+            self._release(offset)
         buffer = self._file.buffer
         start = min(offset, buffer.size)
         return buffer.slice(start, min(max(needed, _RELEASE_BYTES), buffer.size - start)), 0
 
     def close(self) -> None:
-        """Release what was read."""
-        if self._released < self._offset:
-            self._file.release(self._released, self._offset)
-            self._released = self._offset
+        """Release the rest of the part."""
+        self._release(self._stop)
+
+    def _release(self, end: int) -> None:
+        if self._released < end:
+            self._file.release(self._released, end)
+            self._released = end
 
 
 class _Streamed:
