@@ -15,7 +15,7 @@ RecordType = Literal["Example", "SequenceExample", "ByteArray"]
 SaveMode = Literal["error", "overwrite", "append", "ignore", "overwrite_partitions"]
 OnCorrupt = Literal["raise", "skip_record", "skip_file"]
 #: Where rows are all that is asked for, damage may be rows as well.
-OnCorruptRows = Literal["raise", "skip_record", "skip_file", "keep"]
+OnCorruptRows = Literal[OnCorrupt, "keep"]
 Float64Mode = Literal["warn", "cast", "error"]
 CodecName = Literal["auto", "native", "reference"]
 

@@ -11,6 +11,8 @@ Threads are daemons: a generator that nobody finished must not hold up the end o
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import threading
 from collections import deque
@@ -65,14 +67,7 @@ def in_order(
         for work in works:
             yield work()
         return
-    pool = _Pool(works, item_bytes, budget_bytes, most_waiting=4 * threads)
-    pool.start(threads)
-    try:
-        while (stream := pool.next_stream()) is not None:
-            yield pool.items(stream)
-            pool.drop(stream)
-    finally:
-        pool.stop()
+    yield from _on_threads(works, threads, item_bytes, budget_bytes)
 
 
 def read_ahead(
@@ -82,11 +77,22 @@ def read_ahead(
 
     `item_bytes` and `budget_bytes` are those of `in_order`.
     """
-    pool = _Pool(iter([work]), item_bytes, budget_bytes, most_waiting=2)
-    pool.start(1)
+    with contextlib.closing(_on_threads([work], 1, item_bytes, budget_bytes)) as streams:
+        yield from itertools.chain.from_iterable(streams)
+
+
+def _on_threads(
+    works: Iterable[Callable[[], Iterator[T]]],
+    threads: int,
+    item_bytes: Callable[[T], int],
+    budget_bytes: int,
+) -> Generator[Iterator[T], None, None]:
+    pool = _Pool(works, item_bytes, budget_bytes, most_waiting=4 * threads)
+    pool.start(threads)
     try:
         while (stream := pool.next_stream()) is not None:
-            yield from pool.items(stream)
+            yield pool.items(stream)
+            pool.drop(stream)
     finally:
         pool.stop()
 

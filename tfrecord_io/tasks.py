@@ -62,6 +62,9 @@ _REMOTE_SPAN_BYTES = 64 * 1024 * 1024
 _HELD_BYTES = 64 * 1024 * 1024
 
 
+#: Works on a span.
+_Run: TypeAlias = "Callable[[Span], Iterator[Any]]"
+
 #: Takes a task, an offset in its file at which a record starts, and the index of that record.
 Note: TypeAlias = Callable[[ScanTask, int, int], object]
 
@@ -330,6 +333,7 @@ class Runner:
         self._options = options
         self._codec = get_codec(options.codec)
         self._make_work = make_work
+        self._joined = functools.partial(joined, is_kept=options.on_corrupt == "keep")
 
     def run(self, task: ScanTask, ahead: FirstRanges[ScanTask] | None = None) -> Iterator[Any]:
         """Give a task's items, worked on in this thread as one span, warnings among them."""
@@ -338,8 +342,7 @@ class Runner:
             exact = self._settled(task)
             spans = [Span(start=exact.start, stop=exact.end)]
             run = self._span(exact, ahead)
-            begun = zip(spans, map(run, spans), strict=True)
-            return joined(exact, begun, run, is_kept=self._options.on_corrupt == "keep")
+            return self._joined(exact, zip(spans, map(run, spans), strict=True), run)
 
         if self._options.on_corrupt == "skip_file":
             return whole_or_nothing(task.file, items)
@@ -359,20 +362,20 @@ class Runner:
 
         For `note` see `joined`; it is called in this thread.
         """
-        begun: deque[tuple[ScanTask, list[Span]]] = deque()
+        begun: deque[tuple[ScanTask, list[Span], _Run | None]] = deque()
         ahead = FirstRanges(self._first_range)
 
         def works() -> Iterator[Callable[[], Iterator[Any]]]:
             for task in ahead.over(tasks):
                 if self._options.on_corrupt == "skip_file":
-                    begun.append((task, []))
+                    begun.append((task, [], None))
                     yield functools.partial(self.run, task, ahead)
                     continue
                 task = self._settled(task)
                 storage = self._storages[task.file.location]
                 spans, mapped = file_spans(storage, task, self._options)
-                begun.append((task, spans))
                 run = self._span(task, ahead, mapped)
+                begun.append((task, spans, run))
                 for span in spans:
                     yield functools.partial(run, span)
 
@@ -382,11 +385,10 @@ class Runner:
                 if not begun:
                     # The error that kept the task from its spans.
                     next(first)
-                task, spans = begun.popleft()
-                if spans:
+                task, spans, redo = begun.popleft()
+                if redo is not None:
                     of_task = zip(spans, itertools.chain([first], streams), strict=False)
-                    is_kept = self._options.on_corrupt == "keep"
-                    yield joined(task, of_task, self._span(task), note, is_kept=is_kept)
+                    yield self._joined(task, of_task, redo, note)
                 else:
                     yield first
 
@@ -402,7 +404,7 @@ class Runner:
         task: ScanTask,
         ahead: FirstRanges[ScanTask] | None = None,
         mapped: MappedFile | None = None,
-    ) -> Callable[[Span], Iterator[Any]]:
+    ) -> _Run:
         def run(span: Span) -> Iterator[Any]:
             work = self._make_work(self._codec, task.file)
             storage = self._storages[task.file.location]
