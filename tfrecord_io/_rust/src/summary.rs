@@ -52,12 +52,28 @@ pub struct Strings {
 
 /// A number that `Numbers` takes.
 pub trait Number: Copy + Default + PartialOrd {
-    type Sum: Copy + Default + std::ops::AddAssign;
+    type Sum: Sum;
     /// The least and the greatest of values and of two more.
     fn extremes(values: &[Self], least: Self, most: Self) -> (Self, Self);
     /// The sum of a block of values, which lie between the two.
     fn sum(values: &[Self], least: Self, most: Self) -> Self::Sum;
-    fn mean(sum: Self::Sum, count: u64) -> f64;
+}
+
+/// What numbers are added up in.
+pub trait Sum: Copy + Default + std::ops::AddAssign {
+    fn mean(self, count: u64) -> f64;
+}
+
+impl Sum for i128 {
+    fn mean(self, count: u64) -> f64 {
+        self as f64 / count as f64
+    }
+}
+
+impl Sum for f64 {
+    fn mean(self, count: u64) -> f64 {
+        self / count as f64
+    }
 }
 
 /// The value that beats all others and `first`: several side by side, so that one comparison need
@@ -119,10 +135,6 @@ impl Number for i32 {
     fn sum(values: &[i32], _: i32, _: i32) -> i128 {
         values.iter().map(|value| i64::from(*value)).sum::<i64>().into()
     }
-
-    fn mean(sum: i128, count: u64) -> f64 {
-        sum as f64 / count as f64
-    }
 }
 
 impl Number for i64 {
@@ -141,10 +153,6 @@ impl Number for i64 {
         }
         values.iter().map(|value| i128::from(*value)).sum()
     }
-
-    fn mean(sum: i128, count: u64) -> f64 {
-        sum as f64 / count as f64
-    }
 }
 
 impl Number for f32 {
@@ -159,10 +167,6 @@ impl Number for f32 {
     fn sum(values: &[f32], _: f32, _: f32) -> f64 {
         sum_of(values)
     }
-
-    fn mean(sum: f64, count: u64) -> f64 {
-        sum / count as f64
-    }
 }
 
 impl Number for f64 {
@@ -176,10 +180,6 @@ impl Number for f64 {
     #[inline(always)]
     fn sum(values: &[f64], _: f64, _: f64) -> f64 {
         sum_of(values)
-    }
-
-    fn mean(sum: f64, count: u64) -> f64 {
-        sum / count as f64
     }
 }
 
@@ -246,7 +246,7 @@ impl<T: Number> Numbers<T> {
     }
 
     pub fn mean(&self) -> Option<f64> {
-        (self.count > 0).then(|| T::mean(self.sum, self.count))
+        (self.count > 0).then(|| self.sum.mean(self.count))
     }
 }
 
@@ -355,10 +355,6 @@ impl Values {
                     dispatch!(level, _ => update_floats(block, numbers, distinct));
                 });
             }
-            (Self::Bytes(strings), DataType::Utf8) => {
-                let array = array.as_string::<i32>();
-                strings.update(array.nulls(), array.value_offsets(), array.value_data());
-            }
             (Self::Bytes(strings), DataType::Binary) => {
                 let array = array.as_binary::<i32>();
                 strings.update(array.nulls(), array.value_offsets(), array.value_data());
@@ -374,7 +370,7 @@ impl Values {
             DataType::Int64 => Ok(Self::Ints(Numbers::default(), Distinct::default())),
             DataType::Float32 => Ok(Self::Floats(Numbers::default(), Distinct::default())),
             DataType::Float64 => Ok(Self::Doubles(Numbers::default(), Distinct::default())),
-            DataType::Utf8 | DataType::Binary => Ok(Self::Bytes(Strings::default())),
+            DataType::Binary => Ok(Self::Bytes(Strings::default())),
             other => Err(format!("a column of {other} cannot be summarized")),
         }
     }
@@ -468,7 +464,7 @@ fn for_each_block_of<T: ArrowPrimitiveType>(array: &ArrayRef, mut each: impl FnM
 mod tests {
     use std::sync::Arc;
 
-    use arrow_array::{Float32Array, Float64Array, Int64Array, ListArray, StringArray};
+    use arrow_array::{BinaryArray, Float32Array, Float64Array, Int64Array, ListArray};
 
     use super::*;
 
@@ -617,7 +613,7 @@ mod tests {
                 let is_null = |index: usize| nulls > 0 && index % (nulls + 1) == 1;
                 let rows: Vec<_> =
                     (0..length + 3).map(|index| (!is_null(index)).then(|| text(index))).collect();
-                let array: ArrayRef = Arc::new(StringArray::from(rows.clone()));
+                let array: ArrayRef = Arc::new(BinaryArray::from_iter(rows.iter().cloned()));
                 let column = updated([array.slice(3, length), array.slice(0, 3)]);
                 let values: Vec<_> = rows.iter().flatten().collect();
                 let Values::Bytes(found) = &column.values else {
@@ -666,7 +662,7 @@ mod tests {
         let nulls: [ArrayRef; 4] = [
             Arc::new(Int64Array::new_null(700)),
             Arc::new(Float32Array::new_null(700)),
-            Arc::new(StringArray::new_null(700)),
+            Arc::new(BinaryArray::new_null(700)),
             Arc::new(arrow_array::NullArray::new(700)),
         ];
         for array in nulls {
