@@ -304,3 +304,62 @@ class TestInOrder:
 
     def test_no_works(self):
         assert list(self.run([])) == []
+
+    @pytest.mark.parametrize("threads", [1, 2, 4])
+    def test_the_caller_is_one_of_the_threads(self, threads):
+        together = threading.Barrier(threads, timeout=10)
+
+        def work():
+            together.wait()
+            yield threading.get_ident()
+
+        found = {item for items in self.run([work] * threads, threads=threads) for item in items}
+        assert threading.get_ident() in found
+        assert len(found) == threads
+
+    def test_the_caller_waits_without_work_of_its_own(self):
+        def slow():
+            time.sleep(0.5)
+            yield 1
+
+        begun = time.thread_time()
+        # The thread that is started takes one of them, the caller the other.
+        assert [list(items) for items in self.run([slow, slow], threads=2)] == [[1], [1]]
+        assert list(parallel.read_ahead(slow, item_bytes=lambda item: 1, budget_bytes=1)) == [1]
+        assert time.thread_time() - begun < 0.2
+
+    def test_what_the_caller_works_on_is_closed(self):
+        closed = []
+
+        def work():
+            try:
+                yield from range(100)
+            finally:
+                closed.append(threading.get_ident())
+
+        streams = self.run([work] * 3, threads=1)
+        assert next(next(streams)) == 0
+        assert next(next(streams)) == 0
+        assert len(closed) == 1
+        streams.close()
+        assert closed == [threading.get_ident()] * 2
+
+    def test_an_interrupt_in_the_callers_work_is_raised_at_once(self):
+        caller = threading.get_ident()
+        taken = []
+
+        def work():
+            if threading.get_ident() == caller:
+                raise KeyboardInterrupt
+            time.sleep(0.5)
+            yield 1
+
+        def consume():
+            for items in self.run([work] * 4, threads=2):
+                taken.extend(items)
+
+        with pytest.raises(KeyboardInterrupt):
+            consume()
+        # The thread that is started may have been first, and is not waited for.
+        assert taken == []
+        assert not live()

@@ -1,10 +1,11 @@
 """Work on several threads whose results come out in order, in bounded memory.
 
 `in_order` pulls works one after the other, runs up to `threads` of them at a time and gives, for
-each in turn, an iterator of its items. What waits to be taken is bounded: a thread whose work is
-not the next in turn stops while more than `budget_bytes` wait, and no work is begun while many
-wait. The next in turn may always go on, so nothing locks up. A caller that stops taking stops the
-threads; one that ends early, or fails, ends them.
+each in turn, an iterator of its items. The caller's thread is one of the threads: it works while
+it would wait. What waits to be taken is bounded: a thread whose work is not the next in turn
+pauses while more than `budget_bytes` wait, and no work is begun while many wait. The next in turn
+may always go on, so nothing locks up. A caller that stops taking stops the threads; one that ends
+early, or fails, ends them.
 
 Threads are daemons: a generator that nobody finished must not hold up the end of the process.
 """
@@ -12,12 +13,13 @@ Threads are daemons: a generator that nobody finished must not hold up the end o
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tfrecord_io.options import positive
 
@@ -51,7 +53,7 @@ def in_order(
     works : iterable of callables
         Each returns an iterator. It is pulled as threads become free.
     threads : int
-        How many run at a time; with 1, all run in the caller's thread when they are taken.
+        How many run at a time, the caller's among them; with 1, items are made as they are taken.
     item_bytes : callable
         Size of an item in memory.
     budget_bytes : int
@@ -63,11 +65,8 @@ def in_order(
         The items of one work; what is not taken of it when the next is asked for is dropped. An
         error in a work, or in pulling it, is raised in its turn.
     """
-    if threads == 1:
-        for work in works:
-            yield work()
-        return
-    yield from _on_threads(works, threads, item_bytes, budget_bytes)
+    pool = _Pool(works, item_bytes, budget_bytes, most_waiting=4 * threads)
+    yield from pool.streams(threads - 1)
 
 
 def read_ahead(
@@ -77,34 +76,16 @@ def read_ahead(
 
     `item_bytes` and `budget_bytes` are those of `in_order`.
     """
-    with contextlib.closing(_on_threads([work], 1, item_bytes, budget_bytes)) as streams:
+    pool = _Pool([work], item_bytes, budget_bytes, most_waiting=1, caller_works=False)
+    with contextlib.closing(pool.streams(1)) as streams:
         yield from itertools.chain.from_iterable(streams)
 
 
-def _on_threads(
-    works: Iterable[Callable[[], Iterator[T]]],
-    threads: int,
-    item_bytes: Callable[[T], int],
-    budget_bytes: int,
-) -> Generator[Iterator[T], None, None]:
-    pool = _Pool(works, item_bytes, budget_bytes, most_waiting=4 * threads)
-    pool.start(threads)
-    try:
-        while (stream := pool.next_stream()) is not None:
-            yield pool.items(stream)
-            pool.drop(stream)
-    finally:
-        pool.stop()
-
-
-class _Stopped(Exception):  # noqa: N818 - no error, only the way out of a work
-    """The items of this work are no longer wanted."""
-
-
 class _Stream(Generic[T]):
-    """The items of one work that wait to be taken."""
+    """One work, and its items that wait to be taken."""
 
-    def __init__(self) -> None:
+    def __init__(self, items: Generator[T, None, None]) -> None:
+        self.source = items
         self.items: deque[tuple[T, int]] = deque()
         self.error: BaseException | None = None
         self.is_done = False
@@ -120,127 +101,173 @@ class _Pool(Generic[T]):
         item_bytes: Callable[[T], int],
         budget_bytes: int,
         most_waiting: int,
+        *,
+        caller_works: bool = True,
     ) -> None:
         self._works = iter(works)
         self._item_bytes = item_bytes
         self._budget_bytes = budget_bytes
         self._most_waiting = most_waiting
-        # Works are pulled by one thread at a time, and not under the lock: pulling may open files.
-        self._pulling = threading.Lock()
+        self._caller_works = caller_works
         self._changed = threading.Condition()
         self._waiting: deque[_Stream[T]] = deque()
         self._current: _Stream[T] | None = None
         self._waiting_bytes = 0
+        # Works are pulled by one thread at a time, and not under the lock: pulling may open files.
+        self._is_pulling = False
         self._is_exhausted = False
         self._is_stopped = False
-        self._threads: list[threading.Thread] = []
+        # What the caller's thread works on.
+        self._own: _Stream[T] | None = None
 
-    def start(self, threads: int) -> None:
+    # The caller's side
+
+    def streams(self, threads: int) -> Generator[Iterator[T], None, None]:
+        """Give the items of each work, with so many threads beside the caller's."""
+        started = []
         for index in range(threads):
             thread = threading.Thread(target=self._run, name=f"tfrecord-io-{index}", daemon=True)
-            self._threads.append(thread)
+            started.append(thread)
             thread.start()
+        try:
+            while (stream := self._next_stream()) is not None:
+                yield self._items(stream)
+                self._drop(stream)
+        finally:
+            with self._changed:
+                self._is_stopped = True
+                self._changed.notify_all()
+            if self._own is not None:
+                self._own.source.close()
+            for thread in started:
+                # A generator may be closed by the garbage collector, on any thread.
+                if thread is not threading.current_thread():
+                    thread.join()
 
-    def stop(self) -> None:
+    def _next_stream(self) -> _Stream[T] | None:
+        self._work_until(lambda: bool(self._waiting) or self._is_exhausted)
         with self._changed:
-            self._is_stopped = True
-            self._changed.notify_all()
-        for thread in self._threads:
-            # A generator may be closed by the garbage collector, on any thread.
-            if thread is not threading.current_thread():
-                thread.join()
-
-    # The consumer's side
-
-    def next_stream(self) -> _Stream[T] | None:
-        with self._changed:
-            while not self._waiting and not self._is_exhausted:
-                self._changed.wait()
             self._current = self._waiting.popleft() if self._waiting else None
             self._changed.notify_all()
             return self._current
 
-    def items(self, stream: _Stream[T]) -> Iterator[T]:
+    def _items(self, stream: _Stream[T]) -> Iterator[T]:
         while True:
-            with self._changed:
-                while not stream.items and not stream.is_done:
-                    self._changed.wait()
-                if not stream.items:
-                    break
-                item, size = stream.items.popleft()
-                self._waiting_bytes -= size
-                self._changed.notify_all()
-            yield item
+            self._work_until(lambda: bool(stream.items) or stream.is_done)
+            if not stream.items:
+                break
+            yield self._taken(stream)
         if stream.error is not None:
             raise stream.error
 
-    def drop(self, stream: _Stream[T]) -> None:
+    def _taken(self, stream: _Stream[T]) -> T:
+        with self._changed:
+            item, size = stream.items.popleft()
+            self._waiting_bytes -= size
+            self._changed.notify_all()
+        return item
+
+    def _drop(self, stream: _Stream[T]) -> None:
         with self._changed:
             stream.is_dropped = True
             self._waiting_bytes -= sum(size for _, size in stream.items)
             stream.items.clear()
             self._changed.notify_all()
+        if stream is self._own:
+            stream.source.close()
+            self._own = None
+
+    def _work_until(self, is_there: Callable[[], bool]) -> None:
+        """Wait for the threads; work meanwhile."""
+        while True:
+            with self._changed:
+                while not (is_done := is_there()) and not self._can_work():
+                    self._changed.wait()
+            if is_done:
+                return
+            if self._own is None:
+                self._own = self._pull()
+            elif not self._step(self._own):
+                error, self._own = self._own.error, None
+                if isinstance(error, KeyboardInterrupt):
+                    raise error
+
+    def _can_work(self) -> bool:
+        if self._own is not None:
+            return self._has_room(self._own)
+        return self._caller_works and not self._is_exhausted and self._can_pull()
 
     # The threads' side
 
     def _run(self) -> None:
-        while (begun := self._pull()) is not None:
-            stream, work = begun
-            try:
-                items = work()
-                try:
-                    for item in items:
-                        self._put(stream, item)
-                finally:
-                    close = getattr(items, "close", None)
-                    if close is not None:
-                        close()
-            except _Stopped:
+        while (stream := self._pull()) is not None:
+            while self._is_wanted(stream) and self._step(stream):
                 pass
-            except BaseException as error:  # noqa: BLE001 - raised again where it is taken
-                stream.error = error
-            with self._changed:
-                stream.is_done = True
-                self._changed.notify_all()
+            stream.source.close()
 
-    def _pull(self) -> tuple[_Stream[T], Callable[[], Iterator[T]]] | None:
-        with self._pulling:
-            with self._changed:
-                while len(self._waiting) >= self._most_waiting and not self._is_stopped:
-                    self._changed.wait()
-                if self._is_stopped or self._is_exhausted:
-                    return None
-            stream = _Stream[T]()
-            try:
-                work = next(self._works, None)
-            except BaseException as error:  # noqa: BLE001 - raised again where it is taken
-                work = None
-                stream.error = error
-                stream.is_done = True
-            with self._changed:
-                if work is not None or stream.error is not None:
-                    self._waiting.append(stream)
-                if work is None:
-                    self._is_exhausted = True
-                self._changed.notify_all()
-            return None if work is None else (stream, work)
-
-    def _put(self, stream: _Stream[T], item: T) -> None:
-        size = self._item_bytes(item)
+    def _is_wanted(self, stream: _Stream[T]) -> bool:
+        """Wait for room for an item; false if no more are wanted."""
         with self._changed:
-            while (
-                self._waiting_bytes >= self._budget_bytes
-                and not (stream is self._head() and not stream.items)
-                and not (self._is_stopped or stream.is_dropped)
-            ):
+            while not (self._is_stopped or stream.is_dropped or self._has_room(stream)):
                 self._changed.wait()
-            if self._is_stopped or stream.is_dropped:
-                raise _Stopped
-            stream.items.append((item, size))
-            self._waiting_bytes += size
-            self._changed.notify_all()
+            return not (self._is_stopped or stream.is_dropped)
 
-    def _head(self) -> _Stream[T] | None:
-        if self._current is not None and not self._current.is_dropped:
-            return self._current
-        return self._waiting[0] if self._waiting else None
+    # Both sides
+
+    def _has_room(self, stream: _Stream[T]) -> bool:
+        if self._waiting_bytes < self._budget_bytes:
+            return True
+        head = self._current
+        if head is None or head.is_dropped:
+            head = self._waiting[0] if self._waiting else None
+        return stream is head and not stream.items
+
+    def _can_pull(self) -> bool:
+        return not self._is_pulling and len(self._waiting) < self._most_waiting
+
+    def _pull(self) -> _Stream[T] | None:
+        """Begin the next work; None if there is none, or it fails to come."""
+        with self._changed:
+            while not (self._is_stopped or self._is_exhausted or self._can_pull()):
+                self._changed.wait()
+            if self._is_stopped or self._is_exhausted:
+                return None
+            self._is_pulling = True
+        is_last = False
+        try:
+            work = next(self._works, None)
+        except BaseException as error:  # noqa: BLE001 - raised again in its turn
+            work, is_last = functools.partial(_failing, error), True
+        with self._changed:
+            self._is_pulling = False
+            self._is_exhausted = is_last or work is None
+            self._changed.notify_all()
+            if work is None:
+                return None
+            stream = _Stream(_begun(work))
+            self._waiting.append(stream)
+            return stream
+
+    def _step(self, stream: _Stream[T]) -> bool:
+        """Make the next item of a stream; false if there is none."""
+        items = []
+        try:
+            items = [(item, self._item_bytes(item)) for item in itertools.islice(stream.source, 1)]
+        except BaseException as error:  # noqa: BLE001 - raised again where it is taken
+            stream.error = error
+        with self._changed:
+            if items and not stream.is_dropped:
+                stream.items += items
+                self._waiting_bytes += items[0][1]
+            stream.is_done = not items
+            self._changed.notify_all()
+        return not stream.is_done
+
+
+def _begun(work: Callable[[], Iterator[T]]) -> Generator[T, None, None]:
+    yield from work()
+
+
+def _failing(error: BaseException) -> Iterator[Any]:
+    raise error
+    yield
