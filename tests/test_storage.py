@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import fsspec
 import pytest
+import s3fs
 
 from tests.support.servers import Server
 from tfrecord_io.errors import (
@@ -93,7 +95,12 @@ class StorageContract:
                 sink.spill()
                 assert sink.buffered == 0
         storage.publish(sink.close(), f"{root}/f")
-        assert storage.read_bytes(f"{root}/f", 1 << 30) == b"".join(pieces)
+        data = b"".join(pieces)
+        assert storage.read_bytes(f"{root}/f", 1 << 30) == data
+        assert storage.read_range(f"{root}/f", 1, 5_000_000) == data[1:5_000_000]
+        assert (
+            storage.read_range(f"{root}/f", len(data) - 2_000_000, len(data)) == data[-2_000_000:]
+        )
 
     def test_removing_many(self, place: tuple[Storage, str]) -> None:
         storage, root = place
@@ -328,6 +335,28 @@ class TestS3(StorageContract):
         storage.publish(staged, f"{root}/f")
         assert lost == ["put_object", "complete_multipart_upload"]
         assert storage.read_bytes(f"{root}/f", 10) == b"ab"
+
+    @pytest.mark.parametrize("size", [1_000, 3_000_000])
+    def test_a_body_that_breaks_off_is_asked_for_again(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, size: int
+    ) -> None:
+        storage, root = place
+        data = os.urandom(size)
+        put(storage, f"{root}/f", data)
+        ask = s3fs.S3FileSystem._call_s3
+        asked: list[str] = []
+
+        async def cut(self: s3fs.S3FileSystem, method: str, *args: Any, **arguments: Any) -> Any:
+            answer = await ask(self, method, *args, **arguments)
+            asked.append(method)
+            if len(asked) < 3:
+                # What comes in afterwards is lost, as when the connection is.
+                answer["Body"]._raw_stream.content.set_exception(aiohttp.ClientPayloadError("cut"))
+            return answer
+
+        monkeypatch.setattr(s3fs.S3FileSystem, "_call_s3", cut)
+        assert storage.read_range(f"{root}/f", 1, size) == data[1:]
+        assert asked == ["get_object"] * 3
 
     def test_no_such_bucket(self, s3_server: Server) -> None:
         storage, root = open_storage("s3://no-such-bucket-here/x", s3_server.storage_options)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, cast
 _BUFFER_BYTES = 1024 * 1024
 
 
-def open_ranges(read: Callable[[int, int], bytes], size: int) -> BinaryIO:
+def open_ranges(read: Callable[[int, int], bytes | memoryview], size: int) -> BinaryIO:
     """Return a file whose bytes come from `read`.
 
     Parameters
@@ -24,7 +24,7 @@ def open_ranges(read: Callable[[int, int], bytes], size: int) -> BinaryIO:
 
 
 class _RangeFile(io.RawIOBase):
-    def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
+    def __init__(self, read: Callable[[int, int], bytes | memoryview], size: int) -> None:
         self._read = read
         self._size = size
         self._position = 0

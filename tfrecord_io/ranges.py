@@ -20,8 +20,8 @@ from typing import Generic, TypeVar
 from tfrecord_io.errors import DatasetChangedError
 
 #: Large enough that neither a store's time to answer nor the client's for each request matters.
-_RANGE_BYTES = 16 * 1024 * 1024
-_RANGES_AHEAD = 3
+_RANGE_BYTES = 32 * 1024 * 1024
+_RANGES_AHEAD = 2
 
 #: What is fetched behind the stop: first with the rest, for usual records, then in growing steps.
 _BEHIND_BYTES = 64 * 1024
@@ -31,7 +31,7 @@ _FILES_AHEAD = 16
 _FILES_AHEAD_BYTES = 2 * _RANGE_BYTES
 
 #: Takes the offsets of the first byte and behind the last, and returns what is between.
-Fetch = Callable[[int, int], bytes]
+Fetch = Callable[[int, int], bytes | memoryview]
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class FirstRange:
     """A file's first range, under way: the offset behind it, and its bytes."""
 
     end: int
-    data: Future[bytes]
+    data: Future[bytes | memoryview]
 
 
 class Ranges:
@@ -75,7 +75,7 @@ class Ranges:
         self._offset = start
         self._stop = size if stop is None else min(stop + _BEHIND_BYTES, size)
         self._behind_bytes = _BEHIND_BYTES
-        self._ahead: deque[Future[bytes]] = deque()
+        self._ahead: deque[Future[bytes | memoryview]] = deque()
         if first is not None:
             self._ahead.append(first.data)
             self._offset = first.end
@@ -106,7 +106,7 @@ class Ranges:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _next(self) -> bytes:
+    def _next(self) -> bytes | memoryview:
         if self._ahead:
             data = self._ahead.popleft().result()
             self._fetch_ahead()
@@ -119,7 +119,7 @@ class Ranges:
             return self._fetched(end)
         return b""
 
-    def _fetched(self, stop: int) -> bytes:
+    def _fetched(self, stop: int) -> bytes | memoryview:
         start, self._offset = self._offset, range_end(self._offset, stop)
         return whole(self._fetch, start, self._offset)
 
@@ -195,7 +195,7 @@ def range_end(start: int, stop: int) -> int:
     return stop if stop - start <= _RANGE_BYTES * 3 // 2 else start + _RANGE_BYTES
 
 
-def whole(fetch: Fetch, start: int, end: int) -> bytes:
+def whole(fetch: Fetch, start: int, end: int) -> bytes | memoryview:
     """Fetch a range, all of it."""
     data = fetch(start, end)
     if len(data) != end - start:

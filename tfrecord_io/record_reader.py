@@ -344,7 +344,7 @@ def _access(storage: Storage, file: ScanFile, options: ScanOptions) -> _Access:
         fetch = range_fetcher(storage, file)
         compression = options.compression
         if compression == "infer":
-            compression = detect(fetch(0, min(HEAD_BYTES, file.size)), file.path)
+            compression = detect(bytes(fetch(0, min(HEAD_BYTES, file.size))), file.path)
         if compression is None:
             return _Access(_Ranged(fetch, file.size), lambda: None)
     opened = OpenFile(storage, file, options)

@@ -168,7 +168,11 @@ class OpenFile:
         self._opened = ranges = Ranges(fetch, file.size, start=start, stop=stop, first=first)
         try:
             if options.compression == "infer":
-                head = fetch(0, min(HEAD_BYTES, file.size)) if start else ranges.peek(HEAD_BYTES)
+                head = (
+                    bytes(fetch(0, min(HEAD_BYTES, file.size)))
+                    if start
+                    else ranges.peek(HEAD_BYTES)
+                )
                 self.compression = detect(head, file.path)
                 if self.compression is not None and (start or stop is not None):
                     ranges.close()
@@ -205,7 +209,7 @@ class OpenFile:
 def range_fetcher(storage: Storage, file: ScanFile) -> Fetch:
     """Return what fetches ranges of a file, in the version that was listed."""
 
-    def fetch(start: int, end: int) -> bytes:
+    def fetch(start: int, end: int) -> bytes | memoryview:
         return storage.read_range(file.path, start, end, file.version)
 
     return fetch

@@ -155,7 +155,9 @@ class Storage(Protocol):
             The file is gone, or no longer the one that had `version`.
         """
 
-    def read_range(self, path: str, start: int, end: int, version: str | None = None) -> bytes:
+    def read_range(
+        self, path: str, start: int, end: int, version: str | None = None
+    ) -> bytes | memoryview:
         """Return the bytes from `start` up to `end`, or up to the end of the file.
 
         May be called by many threads at a time.
