@@ -194,13 +194,15 @@ impl Decoder {
     }
 
     /// Make room for the rows that the rest of the input probably holds, judged by the first block.
-    /// Some more than that: a column that is a little short is copied as a whole, to twice its size.
+    /// One block more than that: a column that is a little short is copied as a whole, to twice its
+    /// size.
+    #[cold]
+    #[inline(never)]
     fn reserve(&mut self, input: Input<'_>) {
         let left = input.bytes.len() - self.block.end();
         let bytes = left.min(self.bounds.batch_bytes);
         let factor = (bytes / self.payload_bytes.max(1)).min(self.bounds.batch_rows / self.rows());
-        let ample = factor + factor / 8 + 1;
-        self.columns.iter_mut().for_each(|column| column.reserve(ample));
+        self.columns.iter_mut().for_each(|column| column.reserve(factor + 1));
     }
 
     /// Extend each column by some of the block's rows; false if a value does not fit.
