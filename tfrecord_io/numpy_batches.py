@@ -221,8 +221,8 @@ def batches(
     schema, filters, record_type, compression, on_corrupt, storage_options
         See `read_table`.
     threads : int, optional
-        How many decode ahead while the caller works; one for each core without it. With 1, nothing
-        is read ahead.
+        How many decode, the caller's thread among them while it waits for a batch; one for each
+        core without it. With 1, nothing is read ahead.
 
     Returns
     -------
