@@ -195,7 +195,7 @@ class _Pool(Generic[T]):
     def _can_work(self) -> bool:
         if self._own is not None:
             return self._has_room(self._own)
-        return self._caller_works and not self._is_exhausted and self._can_pull()
+        return self._caller_works and self._can_pull()
 
     # The threads' side
 
@@ -223,7 +223,8 @@ class _Pool(Generic[T]):
         return stream is head and not stream.items
 
     def _can_pull(self) -> bool:
-        return not self._is_pulling and len(self._waiting) < self._most_waiting
+        is_free = not self._is_pulling and not self._is_exhausted
+        return is_free and len(self._waiting) < self._most_waiting
 
     def _pull(self) -> _Stream[T] | None:
         """Begin the next work; None if there is none, or it fails to come."""

@@ -18,7 +18,7 @@ from typing import Any, overload
 import pyarrow as pa
 
 from tfrecord_io.codec import get_codec
-from tfrecord_io.compression import HEAD_BYTES, detect
+from tfrecord_io.compression import detect
 from tfrecord_io.errors import ClosedError, TFRecordError, TruncatedRecordError
 from tfrecord_io.frames import PayloadCursor, walk
 from tfrecord_io.index_files import read_index, record_starts
@@ -26,7 +26,7 @@ from tfrecord_io.options import Limits
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.ranges import Fetch
 from tfrecord_io.record_options import TFRecordOptions, compression_to_read, options_of
-from tfrecord_io.source import OpenFile, Source, range_fetcher
+from tfrecord_io.source import OpenFile, Source, head_of, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.tf_errors import as_tensorflow, dressed
 
@@ -344,7 +344,7 @@ def _access(storage: Storage, file: ScanFile, options: ScanOptions) -> _Access:
         fetch = range_fetcher(storage, file)
         compression = options.compression
         if compression == "infer":
-            compression = detect(bytes(fetch(0, min(HEAD_BYTES, file.size))), file.path)
+            compression = detect(head_of(fetch, file), file.path)
         if compression is None:
             return _Access(_Ranged(fetch, file.size), lambda: None)
     opened = OpenFile(storage, file, options)

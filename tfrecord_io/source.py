@@ -168,11 +168,7 @@ class OpenFile:
         self._opened = ranges = Ranges(fetch, file.size, start=start, stop=stop, first=first)
         try:
             if options.compression == "infer":
-                head = (
-                    bytes(fetch(0, min(HEAD_BYTES, file.size)))
-                    if start
-                    else ranges.peek(HEAD_BYTES)
-                )
+                head = head_of(fetch, file) if start else ranges.peek(HEAD_BYTES)
                 self.compression = detect(head, file.path)
                 if self.compression is not None and (start or stop is not None):
                     ranges.close()
@@ -213,6 +209,11 @@ def range_fetcher(storage: Storage, file: ScanFile) -> Fetch:
         return storage.read_range(file.path, start, end, file.version)
 
     return fetch
+
+
+def head_of(fetch: Fetch, file: ScanFile) -> bytes:
+    """Fetch what tells how a file is compressed."""
+    return bytes(fetch(0, min(HEAD_BYTES, file.size)))
 
 
 class _Readable(Protocol):
