@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 import time
 import uuid
@@ -88,7 +89,8 @@ class StorageContract:
         storage, root = place
         storage.make_folder(f"{root}/job")
         sink = storage.create_sink(f"{root}/job/0", f"{root}/f")
-        pieces = [bytes([index]) * (index * 1_500_000) for index in range(1, 6)]
+        lengths = (1, 1_500_000, 3, 256 * 1024, 3_000_000, 1 << 20, 4_500_001, 6_000_000, 7_500_000)
+        pieces = [random.Random(length).randbytes(length) for length in lengths]
         for piece in pieces:
             sink.write(piece)
             if len(piece) % 2_000_000:

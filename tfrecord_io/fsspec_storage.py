@@ -11,13 +11,13 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.redaction import redact
-from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool
+from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -241,8 +241,8 @@ class _Stream:
     def part_bytes(self) -> int:
         return PART_BYTES
 
-    def add(self, data: bytes) -> None:
-        self._file.write(data)
+    def add(self, pieces: Sequence[Piece]) -> None:
+        self._file.write(b"".join(pieces))
 
     def finish(self) -> str:
         self._file.close()

@@ -14,12 +14,12 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool, in_flight
+from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool, in_flight
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -35,6 +35,9 @@ from tfrecord_io.storage_protocol import (
 
 #: Records of a commit are no longer than this.
 _RECORD_BYTES = 512 * 1024 * 1024
+
+#: The client copies what it is given: so much is in the processor's cache still.
+_WRITE_BYTES = 256 * 1024
 
 #: Files that are kept open between ranges of them.
 _OPEN_READERS = 16
@@ -236,7 +239,7 @@ class HdfsStorage:
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         stream = _Stream(self, path)
-        stream.add(data)
+        stream.add([data])
         stream.finish()
 
     def _create(self, path: str) -> Any:
@@ -354,21 +357,22 @@ class _Stream:
     def part_bytes(self) -> int:
         return PART_BYTES
 
-    def add(self, data: bytes) -> None:
+    def add(self, pieces: Sequence[Piece]) -> None:
         self._wait()
-        if len(data) < PART_BYTES:
-            self._send(data)
+        if sum(map(len, pieces)) < PART_BYTES:
+            self._send(pieces)
         else:
-            self._sent = in_flight(lambda: self._send(data))
+            self._sent = in_flight(lambda: self._send(pieces))
 
     def _wait(self) -> None:
         sent, self._sent = self._sent, None
         if sent is not None:
             sent.result()
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, pieces: Sequence[Piece]) -> None:
         with self._storage._own_errors(self._path):
-            self._writer.write(data)
+            for block in _blocks(pieces, _WRITE_BYTES):
+                self._writer.write(block)
 
     def finish(self) -> str:
         self._wait()
@@ -383,6 +387,24 @@ class _Stream:
             self._wait()
         with contextlib.suppress(OSError), self._storage._own_errors(self._path):
             self._writer.close()
+
+
+def _blocks(pieces: Sequence[Piece], size: int) -> Iterator[bytes]:
+    """Cut and join pieces: blocks of `size` bytes and a shorter last one."""
+    held: list[Piece] = []
+    room = size
+    for piece in pieces:
+        start = 0
+        while len(piece) - start >= room:
+            held.append(piece[start : start + room])
+            yield b"".join(held)
+            start += room
+            held, room = [], size
+        if start < len(piece):
+            held.append(piece[start:])
+            room -= len(piece) - start
+    if held:
+        yield b"".join(held)
 
 
 def _info(path: str, status: Any) -> FileInfo:

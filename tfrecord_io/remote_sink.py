@@ -11,9 +11,9 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024
@@ -23,6 +23,9 @@ PART_BYTES = 8 * 1024 * 1024
 _PARTS_IN_FLIGHT = 8
 
 _Result = TypeVar("_Result")
+
+#: What was written at once, or a part of it. Clients take only bytes without a slow copy.
+Piece: TypeAlias = bytes | memoryview
 
 _room = threading.BoundedSemaphore(_PARTS_IN_FLIGHT)
 _pool = ThreadPoolExecutor(_PARTS_IN_FLIGHT, "tfrecord-io-upload")
@@ -46,8 +49,8 @@ class Transfer(Protocol):
     def part_bytes(self) -> int:
         """Return how long the next part is to be."""
 
-    def add(self, data: bytes) -> None:
-        """Send the next part; may return before it has arrived."""
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Send the next part, whose pieces follow each other; may return before it has arrived."""
 
     def finish(self) -> str:
         """Wait until all parts have arrived durably; return what `Sink.close` returns."""
@@ -153,7 +156,7 @@ class RemoteSink:
         return self.buffered + sum(end - start for start, end in self._places)
 
     def _send(self, size: int) -> None:
-        pieces: list[bytes | memoryview] = []
+        pieces: list[Piece] = []
         left = size
         while left and self._places:
             start, end = self._places.pop(0)
@@ -170,8 +173,6 @@ class RemoteSink:
             pieces.append(chunk)
             left -= len(chunk)
             self.buffered -= len(chunk)
-        # Clients take bytes as they are, and other buffers byte by byte or by another copy.
-        part = b"".join(pieces)
         if self._transfer is None:
             self._transfer = self._begin()
-        self._transfer.add(part)
+        self._transfer.add(pieces)

@@ -22,7 +22,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError
 from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, RemoteSink, Spool, in_flight
+from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool, in_flight
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -462,7 +462,7 @@ class _PartsUpload:
     def part_bytes(self) -> int:
         return PART_BYTES << min(4, len(self._parts) // _PARTS_OF_A_SIZE)
 
-    def add(self, data: bytes) -> None:
+    def add(self, pieces: Sequence[Piece]) -> None:
         number = len(self._parts) + 1
         if number > _MAX_PARTS:
             raise LimitExceededError(
@@ -474,6 +474,7 @@ class _PartsUpload:
             if part.done():
                 # An error is told at the next part, not after the last one.
                 part.result()
+        data = b"".join(pieces)
         self._parts.append(in_flight(lambda: self._send(number, data)))
 
     def _send(self, number: int, data: bytes) -> str:
