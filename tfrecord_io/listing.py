@@ -30,9 +30,9 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _STORE = re.compile(r"[^/:]+://[^/]*")
 _LISTING_TRIES = 10
 
-#: A folder and a name in it that mean the same together and apart.
-_PLAIN_FOLDER = re.compile(r"(?:[^/:?#~]+://[^/:?#]+(?::[0-9]+)?|(?=/))(?:/[^/:?#]+)+")
-_PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^:?#\0]+")
+#: A folder and a name in it that mean the same together and apart, and are no pattern.
+_PLAIN_FOLDER = re.compile(r"(?:[^/:?#~*\[{]+://[^/:?#*\[{]+(?::[0-9]+)?|(?=/))(?:/[^/:?#*\[{]+)+")
+_PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^:?#\0*\[{]+")
 
 #: So many files of one folder are found by listing it, unless it holds many times more.
 _MANY = 16
@@ -69,6 +69,16 @@ class Listed:
     below: str
     infos: list[FileInfo]
     manifest: Manifest | None
+
+
+@dataclass(slots=True)
+class _Named:
+    """Paths of one folder that were named one after the other, or a pattern."""
+
+    location: int
+    folder: str
+    roots: list[str]
+    is_pattern: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,74 +133,79 @@ def list_paths(
     CommitConflictError, DatasetChangedError
         A data set is being written.
     """
-    stores: dict[str, tuple[int, Storage]] = {}
-    locations: list[str] = []
-    opened: list[tuple[int, str]] = []
-    # Of many names in one folder the folder is opened once.
-    folders: dict[str, tuple[int, str]] = {}
-
-    def opening(url: str, known_as: str) -> tuple[int, str]:
-        storage, root = open_storage(url, storage_options)
-        location, _ = stores.setdefault(_store_of(url), (len(stores), storage))
-        if location == len(locations):
-            locations.append(known_as)
-        return location, root
-
-    for path in paths:
-        url = os.fspath(path)
-        parent, _, name = url.rpartition("/")
-        if not _PLAIN_NAME.fullmatch(name):
-            opened.append(opening(url, url))
-        elif parent in folders:
-            location, root = folders[parent]
-            opened.append((location, f"{root}/{name}"))
-        elif _PLAIN_FOLDER.fullmatch(parent):
-            location, root = folders[parent] = opening(parent, url)
-            opened.append((location, f"{root}/{name}"))
-        else:
-            opened.append(opening(url, url))
-    storages = [storage for _, storage in stores.values()]
-
-    patterns = [
-        bool(_MAGIC.search(root)) and not storages[location].exists(root)
-        for location, root in opened
+    named, locations, storages = _open(paths, storage_options)
+    looks = [
+        _look_at(storage, [one for one in named if one.location == location and not one.is_pattern])
+        for location, storage in enumerate(storages)
     ]
-    named: dict[tuple[int, str], _Look | FileInfo] = {}
-    for location, storage in enumerate(storages):
-        roots = dict.fromkeys(
-            root
-            for (of, root), is_pattern in zip(opened, patterns, strict=True)
-            if of == location and not is_pattern
-        )
-        for root, look in _look_at(storage, list(roots)).items():
-            named[location, root] = look
-
     found: list[Listed] = []
     # The folder of the files that were named last, one after the other.
     together: tuple[int, str] | None = None
-    for (location, root), is_pattern in zip(opened, patterns, strict=True):
-        storage = storages[location]
-        for look in _look_for(storage, root) if is_pattern else [named[location, root]]:
-            if isinstance(look, FileInfo):
-                folder = (location, _parent(root))
-                if folder == together:
-                    found[-1].infos.append(look)
-                    continue
-                together = folder
-                look = _of_file(look)
-            else:
-                together = None
-            found.append(
-                Listed(
-                    location=location,
-                    storage=storage,
-                    root=look.root,
-                    below=look.below,
-                    infos=[*look.infos],
-                    manifest=look.manifest,
+    for one in named:
+        location = one.location
+        storage, folder = storages[location], (location, one.folder)
+        for root in one.roots:
+            for look in _look_for(storage, root) if one.is_pattern else [looks[location][root]]:
+                if isinstance(look, FileInfo):
+                    if together == folder:
+                        found[-1].infos.append(look)
+                        continue
+                    together = folder
+                    look = _of_file(look)
+                else:
+                    together = None
+                found.append(
+                    Listed(
+                        location=location,
+                        storage=storage,
+                        root=look.root,
+                        below=look.below,
+                        infos=[*look.infos],
+                        manifest=look.manifest,
+                    )
                 )
-            )
     return tuple(locations), found
+
+
+def _open(
+    paths: Sequence[str | os.PathLike[str]], storage_options: Mapping[str, Any]
+) -> tuple[list[_Named], list[str], list[Storage]]:
+    """Return what is named, and a URL of each storage and the storage."""
+    stores: dict[str, int] = {}
+    locations: list[str] = []
+    storages: list[Storage] = []
+
+    def opening(url: str, known_as: str) -> tuple[int, str]:
+        storage, root = open_storage(url, storage_options)
+        location = stores.setdefault(_store_of(url), len(stores))
+        if location == len(locations):
+            locations.append(known_as)
+            storages.append(storage)
+        return location, root
+
+    named: list[_Named] = []
+    # Of many names in one folder the folder is opened once.
+    folders: dict[str, tuple[int, str]] = {}
+    last: str | None = None
+    for path in paths:
+        url = os.fspath(path)
+        parent, _, name = url.rpartition("/")
+        if not _PLAIN_NAME.fullmatch(name) or (
+            parent != last and not _PLAIN_FOLDER.fullmatch(parent)
+        ):
+            location, root = opening(url, url)
+            is_pattern = bool(_MAGIC.search(root)) and not storages[location].exists(root)
+            named.append(_Named(location, _parent(root), [root], is_pattern))
+            last = None
+            continue
+        if parent != last:
+            if parent not in folders:
+                folders[parent] = opening(parent, url)
+            location, folder = folders[parent]
+            named.append(_Named(location, folder, []))
+            last = parent
+        named[-1].roots.append(f"{folder}/{name}")
+    return named, locations, storages
 
 
 def _store_of(url: str) -> str:
@@ -217,18 +232,18 @@ def _data_set(folder: str) -> str:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _look_at(storage: Storage, roots: list[str]) -> dict[str, _Look | FileInfo]:
+def _look_at(storage: Storage, named: list[_Named]) -> dict[str, _Look | FileInfo]:
     """Look at folders and files; many files in one folder are found together."""
     groups: dict[str, list[str]] = defaultdict(list)
-    for root in roots:
-        groups[_parent(root)].append(root)
-    many = {folder: names for folder, names in groups.items() if len(names) >= _MANY}
+    for one in named:
+        groups[one.folder] += one.roots
+    many = {folder: roots for folder, roots in groups.items() if len(roots) >= _MANY}
     looks: dict[str, _Look | FileInfo] = {}
     if many:
         find = partial(_each, storage, _found_of, list(many.items()))
         for infos in _stable(storage, many, find):
             looks.update((info.path, info) for info in infos)
-    rest = [root for root in roots if root not in looks]
+    rest = [*dict.fromkeys(root for one in named for root in one.roots if root not in looks)]
     looks.update(zip(rest, _each(storage, _stable_look, rest), strict=True))
     return looks
 
@@ -272,6 +287,7 @@ def _stable_look(storage: Storage, root: str) -> _Look | FileInfo:
 def _look(storage: Storage, root: str) -> _Look | FileInfo:
     infos = []
     others = set()
+    has_manifest = False
     for info in storage.list_files(root, _is_of_interest):
         if info.path == root:
             return info
@@ -280,6 +296,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
             names = info.path[len(root) + 1 :].split("/")
             depths = [names.index(name) for name in (MANIFEST_NAME, STAGING_NAME) if name in names]
             if depths:
+                has_manifest |= names[0] == MANIFEST_NAME
                 others.add("/".join((root, *names[: min(depths)])))
                 continue
         infos.append(info)
@@ -287,7 +304,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         root=root,
         below=root,
         infos=infos,
-        manifest=_manifest(storage, root),
+        manifest=_manifest(storage, root) if has_manifest else None,
         others=frozenset(others),
     )
 
@@ -347,6 +364,7 @@ def _fitting(
     folders = {path.rstrip("/") for path, info in found.items() if info is None}
     hidden: dict[str, bool] = {}
     fitting: list[tuple[str, FileInfo | None]] = []
+    places: set[str] = set()
     for path, info in found.items():
         path = path.rstrip("/")
         folder, _, name = path.rpartition("/")
@@ -354,9 +372,9 @@ def _fitting(
             hidden[folder] = not _is_visible(folder[len(base) :]) or _is_in(folder, base, folders)
         if not hidden[folder] and is_data_name(name):
             fitting.append((path, info))
+            places.add(path if info is None else folder)
     roots = [path for path, info in fitting if info is None]
     looks = dict(zip(roots, _each(storage, _look, roots), strict=True))
-    places = {path if info is None else _parent(path) for path, info in fitting}
     return [_of_file(looks[path]) if info is None else info for path, info in fitting], places
 
 

@@ -100,9 +100,12 @@ class Selection:
 
 @dataclass(slots=True)
 class _Found:
-    """A file that was found, before its place in a schema is known."""
+    """Files of one folder that were found, before their place in a schema is known.
 
-    file: ScanFile
+    `manifest` describes them all, or none of them.
+    """
+
+    files: list[ScanFile]
     partition: dict[str, str | None]
     manifest: Manifest | None = None
 
@@ -260,7 +263,7 @@ def plan_scan(
         file_schema = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())])
     else:
         # If no file is left, its columns are those of the others.
-        looked_at = [one.file for one in found or listing.found if one.manifest is None]
+        looked_at = _files(one for one in found or listing.found if one.manifest is None)
         seen: Observation | pa.Schema
         if look is not None:
             seen = look(plan, looked_at[:sample_files])
@@ -275,13 +278,17 @@ def plan_scan(
             )
             if starts is not None and on_corrupt == "raise":
                 for one in found:
-                    one.file = starts.describe(one.file)
+                    one.files = [*map(starts.describe, one.files)]
         file_schema = _file_schema(listing, seen)
     if describe is not None and task_bytes is not None and on_corrupt == "raise":
         for one in found:
-            is_large = one.manifest is None and one.file.size > task_bytes
-            if is_large and _may_be_plain(one.file, options):
-                one.file = describe(listing.locations[one.file.location], one.file)
+            if one.manifest is None:
+                one.files = [
+                    describe(listing.locations[file.location], file)
+                    if file.size > task_bytes and _may_be_plain(file, options)
+                    else file
+                    for file in one.files
+                ]
     if look is None:
         wire_schema(file_schema, reading=True)
     full = _full_schema(file_schema, partitions, path_column, corrupt_column)
@@ -304,7 +311,7 @@ def plan_scan(
         schema=out,
         file_schema=read_schema,
         filter=row_filter,
-        tasks=tuple(_tasks([one.file for one in found], options, task_bytes, cut_unmarked)),
+        tasks=tuple(_tasks(_files(found), options, task_bytes, cut_unmarked)),
     )
 
 
@@ -341,7 +348,7 @@ def plan_files(
         file_schema=none,
         partition_schema=none,
         options=options,
-        tasks=tuple(ScanTask(file=one.file, rows=one.file.rows) for one in listing.found),
+        tasks=tuple(map(_whole, _files(listing.found))),
     )
 
 
@@ -405,25 +412,35 @@ def _check_manifest(manifest: Manifest, file_format: str, record_type: RecordTyp
         )
 
 
-def _found(listed: Listed, *, has_partitions: bool) -> Iterable[_Found]:
+def _found(listed: Listed, *, has_partitions: bool) -> list[_Found]:
     manifest = listed.manifest
     known = {file.path: file for file in manifest.files} if manifest is not None else {}
-    # What all files of a folder have in common is found out once.
-    folders: dict[str, tuple[str, dict[str, str | None]]] = {}
-    for info in listed.infos:
-        folder, _, name = info.path.rpartition("/")
-        common = folders.get(folder)
-        if common is None:
+    start = len(listed.root.rstrip("/")) + 1
+    found: list[_Found] = []
+    last: str | None = None
+    for path, size, version, _ in listed.infos:
+        folder, _, name = path.rpartition("/")
+        if folder != last:
+            last = folder
+            url = listed.storage.url(folder)
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
-            common = folders[folder] = (listed.storage.url(folder), partition)
-        written = known.get(info.path[len(listed.root) :].strip("/")) if known else None
-        file = ScanFile(listed.location, info.path, f"{common[0]}/{name}", info.size, info.version)
-        if written is not None and written.bytes == info.size:
+            found.append(_Found([], partition))
+        file = ScanFile(listed.location, path, f"{url}/{name}", size, version)
+        written = known.get(path[start:]) if known else None
+        is_known = written is not None and written.bytes == size
+        if written is not None and is_known:
             file = file._replace(rows=written.rows, marks=written.marks)
-            yield _Found(file, common[1], manifest)
-        else:
-            yield _Found(file, common[1])
+        if is_known is not (found[-1].manifest is not None):
+            if found[-1].files:
+                found.append(_Found([], partition))
+            found[-1].manifest = manifest if is_known else None
+        found[-1].files.append(file)
+    return found
+
+
+def _files(found: Iterable[_Found]) -> list[ScanFile]:
+    return [file for one in found for file in one.files]
 
 
 # --- partitions -----------------------------------------------------------------------------------
@@ -435,14 +452,13 @@ def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
     first = found[0].partition if found else {}
     names = list(first)
     for other in found:
-        # The files of a folder share their values.
-        if other.partition is not first and list(other.partition) != names:
+        if list(other.partition) != names:
             raise LayoutError(
-                f"folders disagree about the partition columns: {found[0].file.url} has "
-                f"{names or 'none'}, {other.file.url} has {list(other.partition) or 'none'}; read "
-                "them apart, or name one folder"
+                f"folders disagree about the partition columns: {found[0].files[0].url} has "
+                f"{names or 'none'}, {other.files[0].url} has {list(other.partition) or 'none'}; "
+                "read them apart, or name one folder"
             )
-    texts = {name: [file.partition[name] for file in found] for name in names}
+    texts = {name: [one.partition[name] for one in found] for name in names}
     inferred = infer_partition_types(texts)
     fields = [_partition_field(name, inferred[name], schema, listing.manifests) for name in names]
     if not found and listing.manifests:
@@ -453,7 +469,8 @@ def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
         if found
     ]
     for index, one in enumerate(found if values else ()):
-        one.file = one.file._replace(partition=tuple(array[index] for array in values))
+        partition = tuple(array[index] for array in values)
+        one.files = [file._replace(partition=partition) for file in one.files]
     return pa.schema(fields)
 
 
@@ -473,7 +490,7 @@ def _partition_field(
 def _partition_table(found: list[_Found], partitions: pa.Schema) -> pa.Table:
     return pa.table(
         [
-            pa.array([one.file.partition[index].as_py() for one in found], field.type)
+            pa.array([one.files[0].partition[index].as_py() for one in found], field.type)
             for index, field in enumerate(partitions)
         ],
         schema=partitions,
@@ -648,9 +665,13 @@ def _tasks(
     files: Sequence[ScanFile], options: ScanOptions, task_bytes: int | None, cut_unmarked: bool
 ) -> Iterable[ScanTask]:
     if task_bytes is None or options.on_corrupt != "raise":
-        return (ScanTask(file=file, rows=file.rows) for file in files)
+        return [_whole(file) for file in files]
     cut = (_cut(file, options, task_bytes, cut_unmarked) for file in files)
     return itertools.chain.from_iterable(cut)
+
+
+def _whole(file: ScanFile) -> ScanTask:
+    return ScanTask(file, 0, None, 0, file.rows)
 
 
 def _cut(
@@ -665,7 +686,7 @@ def _cut(
             nearest = file.marks[max(before - 1, 0) : before]
             yield ScanTask(file=file._replace(marks=nearest), start=start, end=end, search=True)
     else:
-        yield ScanTask(file=file, rows=file.rows)
+        yield _whole(file)
 
 
 def _tasks_by_marks(file: ScanFile, task_bytes: int) -> Iterable[ScanTask]:
