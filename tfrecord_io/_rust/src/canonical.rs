@@ -92,6 +92,26 @@ impl<'a> At<'a> {
         At { data: self.data, pos: span.at, end: span.end }
     }
 
+    /// A step of numbers with lengths of one byte, which all follow from the first of them: what its
+    /// list holds, and the position moves behind the step. `None` is any other step.
+    #[inline(always)]
+    fn short_numbers(&mut self) -> Option<(Kind, Span)> {
+        let word = u64::from_le_bytes(*self.data[self.pos..].first_chunk()?);
+        let [_, length, tag, ..] = word.to_le_bytes();
+        let kind = Kind::of_tag(tag).filter(|kind| *kind != Kind::Bytes)?;
+        if !(4..0x80).contains(&length) {
+            return None;
+        }
+        let head = [0x0a, length, tag, length - 2, 0x0a, length - 4, 0, 0];
+        let end = self.pos + 2 + length as usize;
+        if word << 16 != u64::from_le_bytes(head) << 16 || end > self.end {
+            return None;
+        }
+        let at = self.pos + 6;
+        self.pos = end;
+        Some((kind, Span { at, end }))
+    }
+
     /// The one kind of a Feature and what its list holds; the inner `None` is a Feature without a
     /// kind.
     #[inline(always)]
@@ -142,6 +162,12 @@ pub fn for_each_step(
 ) -> bool {
     let mut at = At { data, pos: steps.at, end: steps.end };
     while at.pos < at.end {
+        if let Some(list) = at.short_numbers() {
+            if !step(Some(list)) {
+                return false;
+            }
+            continue;
+        }
         let Some(span) = at.delimited(0x0a) else { return false };
         if !at.within(span).feature().is_some_and(&mut step) {
             return false;
@@ -149,6 +175,9 @@ pub fn for_each_step(
     }
     true
 }
+
+/// The bits of a word that are clear in the bytes that end a varint.
+const STOPS: u64 = 0x8080_8080_8080_8080;
 
 /// The value of a run of bytes that is exactly one varint.
 #[inline(always)]
@@ -177,6 +206,32 @@ pub fn one_float(data: &[u8], value: Span) -> Option<f32> {
     data[value.at..value.end].try_into().ok().map(f32::from_le_bytes)
 }
 
+/// How many varints a packed run holds; none if it is damaged.
+#[inline(always)]
+pub fn count_varints(data: &[u8], run: Span) -> Option<usize> {
+    let mut at = run.at;
+    let mut count = 0;
+    while at < run.end
+        && let Some(window) = data[at..].first_chunk::<8>()
+    {
+        let mut stops = !u64::from_le_bytes(*window) & STOPS;
+        if run.end - at < 8 {
+            stops &= (1 << (8 * (run.end - at))) - 1;
+        }
+        if stops == 0 {
+            break;
+        }
+        at += 8 - stops.leading_zeros() as usize / 8;
+        count += stops.count_ones() as usize;
+    }
+    let rest = Span { at, end: run.end };
+    let counted = |_| {
+        count += 1;
+        true
+    };
+    for_each_varint(data, rest, counted).then_some(count)
+}
+
 /// Call `each` with every varint of a packed run; false if the run is damaged or `each` says so.
 #[inline(always)]
 pub fn for_each_varint(data: &[u8], run: Span, mut each: impl FnMut(u64) -> bool) -> bool {
@@ -184,8 +239,7 @@ pub fn for_each_varint(data: &[u8], run: Span, mut each: impl FnMut(u64) -> bool
     while at < run.end {
         if let Some(window) = data[at..].first_chunk::<8>() {
             let mut word = u64::from_le_bytes(*window);
-            // The top bit of each byte of the run that ends a varint.
-            let mut stops = !word & 0x8080_8080_8080_8080;
+            let mut stops = !word & STOPS;
             if run.end - at < 8 {
                 stops &= (1 << (8 * (run.end - at))) - 1;
             }
@@ -225,4 +279,78 @@ pub fn for_each_varint(data: &[u8], run: Span, mut each: impl FnMut(u64) -> bool
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step of `count` floats, and what is behind it.
+    fn step(count: u8) -> Vec<u8> {
+        let run = 4 * count;
+        let mut bytes = vec![0x0a, run + 4, Kind::Float.tag(), run + 2, 0x0a, run];
+        bytes.resize(6 + run as usize, 1);
+        bytes.extend([0; 4]);
+        bytes
+    }
+
+    fn by_parts<'a>(at: &mut At<'a>) -> Option<Option<(Kind, Span)>> {
+        let span = at.delimited(0x0a)?;
+        at.within(span).feature()
+    }
+
+    #[test]
+    fn short_steps_are_those_that_their_parts_are() {
+        for count in 0..31 {
+            let sound = step(count);
+            let end = sound.len() - 4;
+            let mut at = At { data: &sound, pos: 0, end };
+            let (kind, list) = at.short_numbers().expect("it is short");
+            assert_eq!((kind, list.at, list.end, at.pos), (Kind::Float, 6, end, end));
+            // One byte of the head differs, or the end is elsewhere.
+            for place in 0..6 {
+                for byte in 0..=255 {
+                    let mut bytes = sound.clone();
+                    bytes[place] = byte;
+                    for end in end - 1..end + 2 {
+                        let whole = At { data: &bytes, pos: 0, end };
+                        let (mut short, mut parts) = (whole, whole);
+                        if let Some((kind, list)) = short.short_numbers() {
+                            let (same_kind, same) =
+                                by_parts(&mut parts).flatten().expect("it is a step");
+                            assert_eq!((kind, list.at, list.end), (same_kind, same.at, same.end));
+                            assert_eq!(short.pos, parts.pos);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_varints_as_they_are_read() {
+        let runs: [&[u8]; 8] = [
+            &[],
+            &[1],
+            &[0x80],
+            &[0x80, 1, 5, 0xff, 0xff, 3, 0, 0, 0x90, 0x80, 0],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 7],
+            &[0xff; 10],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0x80],
+        ];
+        let expected = [Some(0), Some(1), None, Some(6), Some(2), None, None, None];
+        for (run, expected) in runs.into_iter().zip(expected) {
+            // With what does not belong to it behind it, or without.
+            for behind in [0, 9] {
+                let mut data = run.to_vec();
+                data.resize(run.len() + behind, 0);
+                assert_eq!(
+                    count_varints(&data, Span { at: 0, end: run.len() }),
+                    expected,
+                    "{run:?}"
+                );
+            }
+        }
+    }
 }

@@ -7,7 +7,7 @@
 use arrow_buffer::Buffer;
 use hashbrown::HashMap;
 
-use crate::canonical::{Kind, Span, for_each_bytes, for_each_step, for_each_varint, one_varint};
+use crate::canonical::{Kind, Span, count_varints, for_each_bytes, for_each_step, one_varint};
 use crate::decode::{RecordType, parse};
 use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
@@ -65,8 +65,8 @@ impl Feature {
                 count = (list.end - list.at) / 4;
                 (list.end - list.at).is_multiple_of(4)
             }
-            Kind::Int64 => for_each_varint(data, list, |_| {
-                count += 1;
+            Kind::Int64 => count_varints(data, list).is_some_and(|found| {
+                count = found;
                 true
             }),
         };
