@@ -144,27 +144,34 @@ def list_paths(
     for one in named:
         location = one.location
         storage, folder = storages[location], (location, one.folder)
-        for root in one.roots:
-            for look in _look_for(storage, root) if one.is_pattern else [looks[location][root]]:
-                if isinstance(look, FileInfo):
-                    if together == folder:
-                        found[-1].infos.append(look)
-                        continue
-                    together = folder
-                    look = _of_file(look)
-                else:
-                    together = None
-                found.append(
-                    Listed(
-                        location=location,
-                        storage=storage,
-                        root=look.root,
-                        below=look.below,
-                        infos=[*look.infos],
-                        manifest=look.manifest,
-                    )
+        for look in _looks_of(one, storage, looks[location]):
+            if isinstance(look, FileInfo):
+                if together == folder:
+                    found[-1].infos.append(look)
+                    continue
+                together = folder
+                look = _of_file(look)
+            else:
+                together = None
+            found.append(
+                Listed(
+                    location=location,
+                    storage=storage,
+                    root=look.root,
+                    below=look.below,
+                    infos=[*look.infos],
+                    manifest=look.manifest,
                 )
+            )
     return tuple(locations), found
+
+
+def _looks_of(
+    one: _Named, storage: Storage, looks: Mapping[str, _Look | FileInfo]
+) -> Iterable[_Look | FileInfo]:
+    if one.is_pattern:
+        return _look_for(storage, *one.roots)
+    return map(looks.__getitem__, one.roots)
 
 
 def _open(
@@ -242,7 +249,7 @@ def _look_at(storage: Storage, named: list[_Named]) -> dict[str, _Look | FileInf
     if many:
         find = partial(_each, storage, _found_of, list(many.items()))
         for infos in _stable(storage, many, find):
-            looks.update((info.path, info) for info in infos)
+            looks.update(infos)
     rest = [*dict.fromkeys(root for one in named for root in one.roots if root not in looks)]
     looks.update(zip(rest, _each(storage, _stable_look, rest), strict=True))
     return looks
@@ -252,8 +259,8 @@ class _TooManyOthersError(Exception):
     """A folder holds many more files than are asked for."""
 
 
-def _found_of(storage: Storage, group: tuple[str, list[str]]) -> list[FileInfo]:
-    """Return those files of a folder that are asked for and there."""
+def _found_of(storage: Storage, group: tuple[str, list[str]]) -> dict[str, FileInfo]:
+    """Return the files of a folder, by their paths, that are asked for and there."""
     folder, paths = group
     names = {path.rpartition("/")[2] for path in paths}
     others = 0
@@ -270,9 +277,8 @@ def _found_of(storage: Storage, group: tuple[str, list[str]]) -> list[FileInfo]:
     try:
         found = storage.list_files(folder, keep)
     except (FileNotFoundError, _TooManyOthersError):
-        return []
-    asked = {*paths}
-    return [info for info in found if info.path in asked]
+        return {}
+    return {info.path: info for info in found}
 
 
 def _stable_look(storage: Storage, root: str) -> _Look | FileInfo:

@@ -665,7 +665,7 @@ def _tasks(
     files: Sequence[ScanFile], options: ScanOptions, task_bytes: int | None, cut_unmarked: bool
 ) -> Iterable[ScanTask]:
     if task_bytes is None or options.on_corrupt != "raise":
-        return [_whole(file) for file in files]
+        return map(_whole, files)
     cut = (_cut(file, options, task_bytes, cut_unmarked) for file in files)
     return itertools.chain.from_iterable(cut)
 
