@@ -420,21 +420,20 @@ def _found(listed: Listed, *, has_partitions: bool) -> list[_Found]:
     last: str | None = None
     for path, size, version, _ in listed.infos:
         folder, _, name = path.rpartition("/")
-        if folder != last:
+        is_next = folder != last
+        if is_next:
             last = folder
             url = listed.storage.url(folder)
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
-            found.append(_Found([], partition))
         file = ScanFile(listed.location, path, f"{url}/{name}", size, version)
+        described = None
         written = known.get(path[start:]) if known else None
-        is_known = written is not None and written.bytes == size
-        if written is not None and is_known:
+        if written is not None and written.bytes == size:
+            described = manifest
             file = file._replace(rows=written.rows, marks=written.marks)
-        if is_known is not (found[-1].manifest is not None):
-            if found[-1].files:
-                found.append(_Found([], partition))
-            found[-1].manifest = manifest if is_known else None
+        if is_next or described is not found[-1].manifest:
+            found.append(_Found([], partition, described))
         found[-1].files.append(file)
     return found
 
