@@ -26,14 +26,15 @@ _AT_ONCE = 6
 
 
 def work(url: str, mode: SaveMode, options: dict[str, Any], clock: Clock) -> None:
-    """Write the old rows, and then the new ones by the clock."""
+    """Write the old rows, unless there must be none, and then the new ones by the clock."""
     arguments: dict[str, Any] = {
         "partition_by": "p",
         "rows_per_task": 2,
         "threads": 1,
         "storage_options": options,
     }
-    write.write_table(OLD, url, **arguments)
+    if mode != "error":
+        write.write_table(OLD, url, **arguments)
     for module in (attempt, commit, write):
         module.open_storage = opener(clock)  # type: ignore[attr-defined]
     write.write_table(NEW, url, mode=mode, **arguments)
