@@ -112,6 +112,16 @@ impl<'a> At<'a> {
         Some((kind, Span { at, end }))
     }
 
+    /// The next step of a FeatureList: its list, or the inner `None` for one without a kind.
+    #[inline(always)]
+    fn step(&mut self) -> Option<Option<(Kind, Span)>> {
+        if let Some(list) = self.short_numbers() {
+            return Some(Some(list));
+        }
+        let span = self.delimited(0x0a)?;
+        self.within(span).feature()
+    }
+
     /// The one kind of a Feature and what its list holds; the inner `None` is a Feature without a
     /// kind.
     #[inline(always)]
@@ -162,22 +172,12 @@ pub fn for_each_step(
 ) -> bool {
     let mut at = At { data, pos: steps.at, end: steps.end };
     while at.pos < at.end {
-        if let Some(list) = at.short_numbers() {
-            if !step(Some(list)) {
-                return false;
-            }
-            continue;
-        }
-        let Some(span) = at.delimited(0x0a) else { return false };
-        if !at.within(span).feature().is_some_and(&mut step) {
+        if !at.step().is_some_and(&mut step) {
             return false;
         }
     }
     true
 }
-
-/// The bits of a word that are clear in the bytes that end a varint.
-const STOPS: u64 = 0x8080_8080_8080_8080;
 
 /// The value of a run of bytes that is exactly one varint.
 #[inline(always)]
@@ -206,22 +206,33 @@ pub fn one_float(data: &[u8], value: Span) -> Option<f32> {
     data[value.at..value.end].try_into().ok().map(f32::from_le_bytes)
 }
 
+/// The next eight bytes of a packed run, and of each that is the last of a varint the top bit.
+/// `None` if no varint ends there, or fewer bytes follow.
+#[inline(always)]
+fn word_of(data: &[u8], at: usize, end: usize) -> Option<(u64, u64)> {
+    let word = u64::from_le_bytes(*data[at..].first_chunk()?);
+    let mut stops = !word & 0x8080_8080_8080_8080;
+    if end - at < 8 {
+        stops &= (1 << (8 * (end - at))) - 1;
+    }
+    (stops != 0).then_some((word, stops))
+}
+
+/// How many bytes of a word the varints take that end in it.
+#[inline(always)]
+fn bytes_to_last(stops: u64) -> usize {
+    8 - stops.leading_zeros() as usize / 8
+}
+
 /// How many varints a packed run holds; none if it is damaged.
 #[inline(always)]
 pub fn count_varints(data: &[u8], run: Span) -> Option<usize> {
     let mut at = run.at;
     let mut count = 0;
     while at < run.end
-        && let Some(window) = data[at..].first_chunk::<8>()
+        && let Some((_, stops)) = word_of(data, at, run.end)
     {
-        let mut stops = !u64::from_le_bytes(*window) & STOPS;
-        if run.end - at < 8 {
-            stops &= (1 << (8 * (run.end - at))) - 1;
-        }
-        if stops == 0 {
-            break;
-        }
-        at += 8 - stops.leading_zeros() as usize / 8;
+        at += bytes_to_last(stops);
         count += stops.count_ones() as usize;
     }
     let rest = Span { at, end: run.end };
@@ -237,28 +248,21 @@ pub fn count_varints(data: &[u8], run: Span) -> Option<usize> {
 pub fn for_each_varint(data: &[u8], run: Span, mut each: impl FnMut(u64) -> bool) -> bool {
     let mut at = run.at;
     while at < run.end {
-        if let Some(window) = data[at..].first_chunk::<8>() {
-            let mut word = u64::from_le_bytes(*window);
-            let mut stops = !word & STOPS;
-            if run.end - at < 8 {
-                stops &= (1 << (8 * (run.end - at))) - 1;
-            }
-            if stops != 0 {
-                at += 8 - stops.leading_zeros() as usize / 8;
-                loop {
-                    let last_bit = stops.trailing_zeros();
-                    if !each(squeeze(word & (u64::MAX >> (63 - last_bit)))) {
-                        return false;
-                    }
-                    // Twice, for a shift by 64 is none.
-                    word = word >> last_bit >> 1;
-                    stops = stops >> last_bit >> 1;
-                    if stops == 0 {
-                        break;
-                    }
+        if let Some((mut word, mut stops)) = word_of(data, at, run.end) {
+            at += bytes_to_last(stops);
+            loop {
+                let last_bit = stops.trailing_zeros();
+                if !each(squeeze(word & (u64::MAX >> (63 - last_bit)))) {
+                    return false;
                 }
-                continue;
+                // Twice, for a shift by 64 is none.
+                word = word >> last_bit >> 1;
+                stops = stops >> last_bit >> 1;
+                if stops == 0 {
+                    break;
+                }
             }
+            continue;
         }
         let mut int = 0u64;
         let mut shift = 0;

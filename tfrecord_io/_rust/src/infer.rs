@@ -55,23 +55,24 @@ impl Feature {
     /// Whether a list tells nothing new: well-formed, of a kind and a length seen before.
     #[inline(always)]
     fn knows(&self, kind: Kind, data: &[u8], list: Span) -> bool {
-        let mut count = 0usize;
-        let is_sound = match kind {
-            Kind::Bytes => for_each_bytes(data, list, |value| {
-                count += 1;
-                !self.is_utf8 || is_utf8(data, value)
-            }),
-            Kind::Float => {
-                count = (list.end - list.at) / 4;
-                (list.end - list.at).is_multiple_of(4)
+        let count = match kind {
+            Kind::Bytes => {
+                let mut count = 0;
+                let counted = |value| {
+                    count += 1;
+                    !self.is_utf8 || is_utf8(data, value)
+                };
+                for_each_bytes(data, list, counted).then_some(count)
             }
-            Kind::Int64 => count_varints(data, list).is_some_and(|found| {
-                count = found;
-                true
-            }),
+            Kind::Float => {
+                let bytes = list.end - list.at;
+                bytes.is_multiple_of(4).then_some(bytes / 4)
+            }
+            Kind::Int64 => count_varints(data, list),
         };
+        let Some(count) = count else { return false };
         let seen = if count == 0 { &self.empty } else { &self.with_values };
-        is_sound && (count == 1 || !self.is_single) && Self::has(seen, kind)
+        (count == 1 || !self.is_single) && Self::has(seen, kind)
     }
 
     fn take_in(&mut self, values: &Values<'_>, place: Sighting) {
