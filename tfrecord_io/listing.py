@@ -260,7 +260,10 @@ class _TooManyOthersError(Exception):
 
 
 def _found_of(storage: Storage, group: tuple[str, list[str]]) -> dict[str, FileInfo]:
-    """Return the files of a folder, by their paths, that are asked for and there."""
+    """Return the files of a folder, by their paths, that are asked for and there.
+
+    Others of their names, further below, come with them.
+    """
     folder, paths = group
     names = {path.rpartition("/")[2] for path in paths}
     others = 0
