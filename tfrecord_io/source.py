@@ -17,6 +17,7 @@ a local one when it is opened, a remote one with every range.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import threading
 from collections import deque
@@ -38,6 +39,10 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 
 #: Mapped bytes are looked at, and leave memory again, so many at a time: that makes threads wait.
 _RELEASE_BYTES = 16 * 1024 * 1024
+
+# `mmap.madvise` holds the interpreter's lock meanwhile, for which the other threads would wait.
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
 class Source(Protocol):
@@ -275,7 +280,7 @@ class MappedFile:
             ranges, self._read, self._read_bytes = sorted(self._read), [], 0
         for first, last in _joined(ranges):
             first -= first % mmap.PAGESIZE
-            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+            _madvise(self.buffer.address + first, last - first, mmap.MADV_DONTNEED)
 
 
 def _joined(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
