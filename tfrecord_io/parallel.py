@@ -86,7 +86,8 @@ class _Stream(Generic[T]):
 
     def __init__(self, items: Generator[T, None, None]) -> None:
         self.source = items
-        self.items: deque[tuple[T, int]] = deque()
+        # What one step made each, and its size.
+        self.items: deque[tuple[deque[T], int]] = deque()
         self.error: BaseException | None = None
         self.is_done = False
         self.is_dropped = False
@@ -156,16 +157,19 @@ class _Pool(Generic[T]):
             self._work_until(lambda: bool(stream.items) or stream.is_done)
             if not stream.items:
                 break
-            yield self._taken(stream)
+            items = self._taken(stream)
+            while items:
+                # Nothing here holds what the caller drops.
+                yield items.popleft()
         if stream.error is not None:
             raise stream.error
 
-    def _taken(self, stream: _Stream[T]) -> T:
+    def _taken(self, stream: _Stream[T]) -> deque[T]:
         with self._changed:
-            item, size = stream.items.popleft()
+            items, size = stream.items.popleft()
             self._waiting_bytes -= size
             self._changed.notify_all()
-        return item
+        return items
 
     def _drop(self, stream: _Stream[T]) -> None:
         with self._changed:
@@ -250,17 +254,22 @@ class _Pool(Generic[T]):
             return stream
 
     def _step(self, stream: _Stream[T]) -> bool:
-        """Make the next item of a stream; false if there is none."""
-        items = []
+        """Make items of a stream up to the next that has a size; false if there are no more."""
+        items: deque[T] = deque()
+        size = 0
         try:
-            items = [(item, self._item_bytes(item)) for item in itertools.islice(stream.source, 1)]
+            for item in stream.source:
+                items.append(item)
+                size = self._item_bytes(item)
+                if size:
+                    break
         except BaseException as error:  # noqa: BLE001 - raised again where it is taken
             stream.error = error
         with self._changed:
             if items and not stream.is_dropped:
-                stream.items += items
-                self._waiting_bytes += items[0][1]
-            stream.is_done = not items
+                stream.items.append((items, size))
+                self._waiting_bytes += size
+            stream.is_done = not size
             self._changed.notify_all()
         return not stream.is_done
 
