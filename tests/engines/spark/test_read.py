@@ -14,6 +14,7 @@ from tests.codec.test_golden import GOLDEN
 from tests.support.frames import examples, header
 from tests.support.frames import frame as framed
 from tfrecord_io.engines import spark as tfr_spark
+from tfrecord_io.errors import TFRecordWarning
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
@@ -27,6 +28,9 @@ from pyspark.sql.types import (  # noqa: E402
     StringType,
     StructType,
 )
+
+#: Warnings of a load reach the client of a classic session; of a Connect session, the server's log.
+WARNED = pytest.mark.filterwarnings("default::tfrecord_io.errors.TFRecordWarning")
 
 
 def load(spark, path, **options):
@@ -104,6 +108,7 @@ def test_types_of_an_own_data_set(spark, tmp_path):
     }
 
 
+@WARNED
 def test_inference(spark, tmp_path):
     (tmp_path / "a").write_bytes(
         examples({"i": 1, "f": 0.5, "s": "x", "b": b"\xff", "many": [1, 2]}, {"mixed": 1})
@@ -120,6 +125,17 @@ def test_inference(spark, tmp_path):
         "late": StringType(),
     }
     assert load(spark, tmp_path).count() == 3
+
+
+def test_warnings_reach_the_client(classic, tmp_path):
+    (tmp_path / "a").write_bytes(examples({"mixed": 1}))
+    (tmp_path / "b").write_bytes(examples({"mixed": 0.5}) + b"noise")
+    with pytest.warns(TFRecordWarning) as found:
+        load(classic, tmp_path, mode="DROPMALFORMED")
+    texts = [str(warning.message) for warning in found]
+    assert [warning.filename for warning in found] == [__file__] * 2
+    assert "skipped 1 damaged byte range (5 bytes)" in texts[0]
+    assert "int64 and float values are mixed, read as float64: 'mixed'" in texts[1]
 
 
 def test_sampling_ratio(spark, tmp_path):
@@ -282,6 +298,7 @@ def test_damage_is_an_error(spark, damaged):
         frame.collect()
 
 
+@WARNED
 def test_damage_is_skipped(spark, damaged):
     assert rows(load(spark, damaged, mode="DROPMALFORMED")) == sorted(
         ((i,) for i in range(20) if i != 14), key=repr
@@ -338,6 +355,7 @@ def battered_rows(kinds):
     )
 
 
+@WARNED
 def test_damage_is_a_row(spark, battered):
     path, kinds = battered
     frame = load(spark, path, mode="PERMISSIVE")
@@ -364,6 +382,7 @@ def test_damage_in_a_users_schema(spark, battered):
     assert rows(frame) == sorted(((i, p) for p, i, _ in battered_rows(kinds)), key=repr)
 
 
+@WARNED
 def test_the_name_of_the_corrupt_column(classic, battered):
     path, kinds = battered
     # The name alone asks for the mode that has the column; another mode has none.
@@ -421,6 +440,7 @@ def test_damage_in_sql_and_of_the_other_record_types(classic, battered, tmp_path
     assert [tuple(row) for row in found] == [(b"one", None), (None, b"noise"), (b"two", None)]
 
 
+@WARNED
 def test_damage_in_filters(classic, battered, pushdown):
     path, kinds = battered
     loaded = load(classic, path, mode="PERMISSIVE", pushFilters=True)

@@ -23,6 +23,7 @@ from tfrecord_io.engines.spark.settings import (
     Settings,
     from_conf,
     from_options,
+    of_session,
 )
 from tfrecord_io.engines.spark.stores import resolve, storage_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, with_lists
@@ -77,6 +78,19 @@ def test_what_a_session_sets_goes_before_what_the_application_has():
         "secret": "hidden-word",
         "token": "of a while",
     }
+
+
+def test_settings_come_from_the_jvm_as_they_are(classic):
+    hard = "a -> b, (c=d)"
+    classic.conf.set("spark.sql.columnNameOfCorruptRecord", hard)
+    try:
+        found = of_session(classic)
+        told = dict(classic.conf.getAll)
+        known = {"hadoop": found.hadoop, "parallelism": classic.sparkContext.defaultParallelism}
+        assert found == from_conf(told, **known)
+        assert found.corrupt_column == told["spark.sql.columnNameOfCorruptRecord"] == hard
+    finally:
+        classic.conf.unset("spark.sql.columnNameOfCorruptRecord")
 
 
 def test_credentials_are_hidden():
