@@ -422,3 +422,42 @@ def test_unregister_restores(sessions, tmp_path):
     assert not set(before) & set(methods())
     tfr_spark.unregister()
     assert methods() == before
+
+
+# --- how rows come to the workers -----------------------------------------------------------------
+
+BATCH_OPTION = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+def rows_of_batches(batches):
+    for batch in batches:
+        yield pa.record_batch({"rows": [batch.num_rows]})
+
+
+@pytest.mark.parametrize("way", ["writer", "functional"])
+def test_rows_come_in_small_batches(spark, tmp_path, way):
+    wide = spark.range(0, 600, 1, 1).selectExpr("repeat('x', 20000) as text")
+    counts = wide.mapInArrow(rows_of_batches, "rows long")
+
+    def batches_of(path):
+        if way == "writer":
+            counts.write.format("tfrecord").save(path)
+        else:
+            tfr_spark.write_tfrecord(counts, path)
+        return [row.rows for row in rows_of(spark, path)]
+
+    small = batches_of(str(tmp_path / "small"))
+    assert sum(small) == 600
+    assert max(small) * 20_000 < 3 * 2**20
+    assert spark.conf.get(BATCH_OPTION, None) is None
+    # A size that the session has is kept to, and kept.
+    spark.conf.set(BATCH_OPTION, "32m")
+    try:
+        assert batches_of(str(tmp_path / "large")) == [600]
+        assert spark.conf.get(BATCH_OPTION) in ("32m", str(32 * 2**20), f"{32 * 2**20}b")
+    finally:
+        spark.conf.unset(BATCH_OPTION)
+
+
+def rows_of(spark, path):
+    return spark.read.format("tfrecord").load(path).collect()

@@ -20,9 +20,10 @@ kinds of session (classic: state behind Py4J; Connect: plain attributes) differ 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,6 +41,12 @@ from tfrecord_io.engines.spark.options import (
 )
 from tfrecord_io.engines.spark.settings import is_connect, of_session
 from tfrecord_io.engines.spark.source import NAMES, NOT_NEEDED, TFRecordSource
+
+#: How many bytes of rows Spark hands to a Python worker at a time, from Spark 4.1 on.
+_BATCH_OPTION = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+#: As many as stay in a processor's cache on their way; Spark's own 64 MiB take up to twice as long.
+_BATCH_BYTES = 2 * 1024 * 1024
 
 _SAVE_MODES = {
     "error": "error",
@@ -349,14 +356,29 @@ def _save(
     with translated():
         if not is_needed(session, path, options, kind.columns(writer)):
             return
-        own(_appending(kind.fresh(writer), options), path)
+        with _small_batches(session):
+            own(_appending(kind.fresh(writer), options), path)
 
 
 def append(df: Any, path: str, options: Mapping[str, str]) -> None:
     """Have Spark write a frame with these options, which say the rest."""
     writer = _appending(df.write, options)
     own = _replaced.get((type(writer), "save"), type(writer).save)
-    own(writer, path)
+    with _small_batches(df.sparkSession):
+        own(writer, path)
+
+
+@contextlib.contextmanager
+def _small_batches(session: Any) -> Iterator[None]:
+    """Have rows come in small batches meanwhile, unless the session says how large they are."""
+    if session.conf.get(_BATCH_OPTION, None) is not None:
+        yield
+        return
+    session.conf.set(_BATCH_OPTION, str(_BATCH_BYTES))
+    try:
+        yield
+    finally:
+        session.conf.unset(_BATCH_OPTION)
 
 
 def _appending(writer: Any, options: Mapping[str, str]) -> Any:
