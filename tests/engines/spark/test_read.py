@@ -138,6 +138,17 @@ def test_warnings_reach_the_client(classic, tmp_path):
     assert "int64 and float values are mixed, read as float64: 'mixed'" in texts[1]
 
 
+def test_what_no_condition_fits(classic):
+    """A store that is not there: the condition is the one that a worker's error has."""
+    path = "s3a://bucket/data"
+    settings = {"fs.s3a.endpoint": "127.0.0.1:1", "fs.s3a.connection.ssl.enabled": "false"}
+    keys = {"fs.s3a.access.key": "a", "fs.s3a.secret.key": "b"}
+    with pytest.raises(AnalysisException) as error:
+        load(classic, path, **settings, **keys)
+    assert error.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
+    assert "S3 did not answer" in str(error.value)
+
+
 def test_sampling_ratio(spark, tmp_path):
     for name, row in (("a", {"x": 1}), ("b", {"y": 1})):
         (tmp_path / name).write_bytes(examples(row))

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
@@ -42,7 +42,7 @@ from tfrecord_io.engines.spark.options import (
 from tfrecord_io.engines.spark.settings import is_connect, of_session
 from tfrecord_io.engines.spark.source import NAMES, NOT_NEEDED, TFRecordSource
 
-#: How many bytes of rows Spark hands to a Python worker at a time, from Spark 4.1 on.
+#: How many bytes of rows Spark hands to a Python worker at a time.
 _BATCH_OPTION = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 #: As many as stay in a processor's cache on their way; Spark's own 64 MiB take up to twice as long.
@@ -284,7 +284,17 @@ def _ask(session: Any, path: Any, options: Mapping[str, str]) -> str:
         asked["path"] = path
     elif path is not None:
         asked["paths"] = json.dumps(list(path))
-    (answer,) = TFRecordSource(asked).schema().names
+    try:
+        (answer,) = TFRecordSource(asked).schema().names
+    except PySparkException:
+        raise
+    except Exception as error:
+        # A store's own error, say. Spark's condition for it, had a worker raised it.
+        raise AnalysisException(
+            message=f"{type(error).__name__}: {error}",
+            errorClass="PYTHON_DATA_SOURCE_ERROR",
+            messageParameters={},
+        ) from error
     return answer
 
 

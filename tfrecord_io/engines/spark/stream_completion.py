@@ -2,11 +2,11 @@
 
 For the reasons of `tfrecord_io.engines.spark.completion`, and in the same way:
 
-- ``DataStreamReader.load`` asks the driver which columns there are, and has a fresh reader load
+- ``DataStreamReader.load`` first asks which columns there are, and has a fresh reader load
   them. As with Spark's own sources, columns are only looked for if
   ``spark.sql.streaming.schemaInference`` is on: a query that starts before its files are there
   would else have none.
-- ``DataStreamWriter.start`` asks the driver whether an append is possible, and starts with the
+- ``DataStreamWriter.start`` first asks whether an append is possible, and starts with the
   session's settings and the partition columns, which Spark leaves out without a word, as options.
 - ``DataStreamWriter.toTable`` refuses.
 
