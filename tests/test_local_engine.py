@@ -1,3 +1,4 @@
+import mmap
 import threading
 import time
 import warnings
@@ -160,6 +161,20 @@ class TestSplits:
             assert table["n"].to_pylist() == sound
             results.append([str(w.message) for w in warned])
         assert results[0] == results[1]
+
+
+def test_nothing_but_the_file_leaves_memory(monkeypatch, tmp_path):
+    size = 2 * mmap.PAGESIZE + 100
+    (tmp_path / "file").write_bytes(bytes(size))
+    calls = []
+    monkeypatch.setattr(source, "_madvise", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(source, "_RELEASE_BYTES", 1)
+    with (tmp_path / "file").open("rb") as file:
+        mapped = source.MappedFile(file.fileno(), size)
+    mapped.release(mmap.PAGESIZE + 10, 10**9)
+    mapped.release(10**9, 2 * 10**9)
+    start = mapped.buffer.address + mmap.PAGESIZE
+    assert calls == [(start, mmap.PAGESIZE + 100, mmap.MADV_DONTNEED)]
 
 
 class TestManyFiles:

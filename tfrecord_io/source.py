@@ -41,6 +41,7 @@ _CHUNK_BYTES = 4 * 1024 * 1024
 _RELEASE_BYTES = 16 * 1024 * 1024
 
 # `mmap.madvise` holds the interpreter's lock meanwhile, for which the other threads would wait.
+# This one checks no bounds.
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
@@ -263,19 +264,26 @@ class MappedFile:
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
-        self._map = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else None
-        self.buffer = pa.py_buffer(b"" if self._map is None else self._map)
+        self.buffer = pa.py_buffer(
+            mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
+        )
         self._lock = threading.Lock()
         # Ranges that were read, and how many bytes these are.
         self._read: list[tuple[int, int]] = []
         self._read_bytes = 0
 
     def release(self, start: int, end: int) -> None:
-        """Let what stands between two offsets leave memory; it comes back when it is needed."""
+        """Let what stands between two offsets leave memory; it comes back when it is needed.
+
+        Offsets behind the end of the file count as its end.
+        """
+        end = min(end, self.buffer.size)
+        if start >= end:
+            return
         with self._lock:
             self._read.append((start, end))
             self._read_bytes += end - start
-            if self._map is None or self._read_bytes < _RELEASE_BYTES:
+            if self._read_bytes < _RELEASE_BYTES:
                 return
             ranges, self._read, self._read_bytes = sorted(self._read), [], 0
         for first, last in _joined(ranges):
