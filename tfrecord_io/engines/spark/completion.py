@@ -366,16 +366,14 @@ def _save(
     with translated():
         if not is_needed(session, path, options, kind.columns(writer)):
             return
-        with _small_batches(session):
-            own(_appending(kind.fresh(writer), options), path)
+        _append(own, session, kind.fresh(writer), path, options)
 
 
 def append(df: Any, path: str, options: Mapping[str, str]) -> None:
     """Have Spark write a frame with these options, which say the rest."""
-    writer = _appending(df.write, options)
+    writer = df.write
     own = _replaced.get((type(writer), "save"), type(writer).save)
-    with _small_batches(df.sparkSession):
-        own(writer, path)
+    _append(own, df.sparkSession, writer, path, options)
 
 
 @contextlib.contextmanager
@@ -391,8 +389,11 @@ def _small_batches(session: Any) -> Iterator[None]:
         session.conf.unset(_BATCH_OPTION)
 
 
-def _appending(writer: Any, options: Mapping[str, str]) -> Any:
-    return writer.format(NAMES[0]).mode("append").options(**options)
+def _append(
+    own: Callable[..., Any], session: Any, writer: Any, path: str | None, options: Mapping[str, str]
+) -> None:
+    with _small_batches(session):
+        own(writer.format(NAMES[0]).mode("append").options(**options), path)
 
 
 def request(mode: str, partition_by: Sequence[str]) -> str:
