@@ -341,9 +341,14 @@ class _List:
         self._target = target
         self._item = item
         self._null_text = null_text
+        #: Whether arrays of the target type stay what they are, and only nulls are looked for.
+        self.keeps = isinstance(item, _Leaf | _List) and item.keeps
 
     def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
         faults = _null_faults(array, self._null_text)
+        is_kept = self.keeps and array.type.equals(self._target, check_metadata=True)
+        if is_kept and not _has_nulls_inside(array):
+            return array, faults
         if pat.is_list_view(self._source) or pat.is_large_list_view(self._source):
             array = without_views(array)
         if pat.is_fixed_size_list(self._source):
@@ -427,6 +432,15 @@ def _fixed_size_list(
     return pa.FixedSizeListArray.from_arrays(items, type=target, mask=mask)
 
 
+def _has_nulls_inside(array: pa.Array) -> bool:
+    """Return whether a list may hold nulls, those outside a slice included."""
+    while is_any_list(array.type):
+        array = array.values
+        if array.null_count:
+            return True
+    return False
+
+
 def _null_mask(array: pa.Array) -> pa.Array | None:
     return array.is_null() if array.null_count else None
 
@@ -488,6 +502,8 @@ class _Leaf:
     def __init__(self, cast: _LeafCast, null_text: str) -> None:
         self._cast = cast
         self._null_text = null_text
+        #: See `_List`.
+        self.keeps = cast is _same
 
     def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
         out, faults = self._cast(array)
