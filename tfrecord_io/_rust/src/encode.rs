@@ -11,10 +11,11 @@ use std::ops::Range;
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
 
+use crate::crc::masked_crc;
 use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::features::{ABSENT, Column, Nesting, VALUE_HEADER, Values};
-use crate::framing::{HEADER, header, masked_crc};
+use crate::framing::{HEADER, header};
 use crate::pen::{Packed, Pen, delimited_len};
 
 /// No protobuf reader takes a longer message.

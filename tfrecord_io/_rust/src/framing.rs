@@ -3,6 +3,7 @@
 //! Source: TensorFlow's `core/lib/io/record_writer.h`. No I/O, no allocation; lengths are believed
 //! only after their CRC, and even then never lead to an allocation.
 
+use crate::crc::{masked_crc, masked_crc_of_length};
 use crate::error::{Fault, FaultKind, Place, Result};
 
 /// Bytes before a payload.
@@ -12,51 +13,6 @@ pub const OVERHEAD: usize = 16;
 
 /// Frames that are checked at a time should stay in the first cache.
 const AHEAD_BYTES: usize = 32 * 1024;
-
-const MASK_DELTA: u32 = 0xa282_ead8;
-
-/// CRC-32C of `data` as a frame holds it.
-#[inline]
-pub fn masked_crc(data: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(data).rotate_right(15).wrapping_add(MASK_DELTA)
-}
-
-/// The same of a length. A CRC is linear: it is that of 0, and what each byte changes in it.
-#[inline]
-fn masked_crc_of_length(length: u64) -> u32 {
-    let [a, b, c, d, rest @ ..] = length.to_le_bytes();
-    if rest != [0; 4] {
-        return masked_crc(&length.to_le_bytes());
-    }
-    let [first, second, third, fourth] = &LENGTH_CRCS;
-    let changes = first[a as usize] ^ second[b as usize] ^ third[c as usize] ^ fourth[d as usize];
-    (CRC_OF_ZERO ^ changes).rotate_right(15).wrapping_add(MASK_DELTA)
-}
-
-const CRC_OF_ZERO: u32 = crc_of_length(0);
-
-/// What the four low bytes of a length change in its CRC.
-static LENGTH_CRCS: [[u32; 256]; 4] = {
-    let mut tables = [[0; 256]; 4];
-    let mut index = 0;
-    while index < 4 * 256 {
-        let (byte, value) = (index / 256, index % 256);
-        tables[byte][value] = crc_of_length((value as u64) << (8 * byte)) ^ CRC_OF_ZERO;
-        index += 1;
-    }
-    tables
-};
-
-/// CRC-32C of the eight bytes of a length, bit by bit.
-const fn crc_of_length(length: u64) -> u32 {
-    let mut register = length ^ 0xffff_ffff;
-    let mut bit = 0;
-    while bit < 64 {
-        register = (register >> 1) ^ if register & 1 == 1 { 0x82f6_3b78 } else { 0 };
-        bit += 1;
-    }
-    !(register as u32)
-}
 
 /// What stands before a payload.
 #[inline]
@@ -249,17 +205,4 @@ pub fn find_frame(data: &[u8], start: usize) -> Option<usize> {
             && masked_crc(&data[pos + HEADER..pos + HEADER + length as usize])
                 == u32_at(data, pos + HEADER + length as usize)
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn crcs_of_lengths_are_those_of_their_bytes() {
-        let edges = (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1, (1 << bit) | 0x5a]);
-        for length in edges.chain(0..2000).chain([0x1234_5678, u64::MAX]) {
-            assert_eq!(masked_crc_of_length(length), masked_crc(&length.to_le_bytes()));
-        }
-    }
 }

@@ -13,6 +13,7 @@ mod block;
 mod bytes;
 mod canonical;
 mod columns;
+mod crc;
 mod decode;
 mod encode;
 mod error;
