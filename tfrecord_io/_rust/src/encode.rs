@@ -14,9 +14,9 @@ use arrow_buffer::Buffer;
 use crate::crc::masked_crc;
 use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
-use crate::features::{ABSENT, Column, Nesting, VALUE_HEADER, Values};
+use crate::features::{ABSENT, Column, Nesting, Runs, VALUE_HEADER, Values};
 use crate::framing::{HEADER, header};
-use crate::pen::{Packed, Pen, delimited_len};
+use crate::pen::{Pen, delimited_len};
 
 /// No protobuf reader takes a longer message.
 const MAX_PAYLOAD: usize = i32::MAX as usize;
@@ -116,8 +116,8 @@ struct Block<'a> {
     /// Column by column and row by row: the size of what the list (or feature list) holds, or
     /// `ABSENT`.
     sizes: Vec<usize>,
-    /// For each column that is a list of ints, those of all rows.
-    packed: Vec<Packed>,
+    /// For each column that is a list of numbers, those of all rows.
+    runs: Vec<Runs>,
     /// Row by row: the size of Features and of FeatureLists, where the pen stands, and where the
     /// record ends.
     features_len: Vec<usize>,
@@ -132,7 +132,7 @@ impl<'a> Block<'a> {
             columns,
             is_sequence,
             sizes: Vec::new(),
-            packed: columns.iter().map(|_| Packed::default()).collect(),
+            runs: columns.iter().map(|_| Runs::default()).collect(),
             features_len: Vec::new(),
             lists_len: Vec::new(),
             pos: Vec::new(),
@@ -200,9 +200,9 @@ impl<'a> Block<'a> {
             total.resize(rows.len(), 0);
         }
         let mut bad: Option<(usize, &Column<'_>)> = None;
-        for (column, packed) in self.columns.iter().zip(&mut self.packed) {
+        for (column, runs) in self.columns.iter().zip(&mut self.runs) {
             let first = self.sizes.len();
-            if let Some(row) = column.sizes(rows.clone(), &mut self.sizes, packed)
+            if let Some(row) = column.sizes(rows.clone(), &mut self.sizes, runs)
                 && bad.is_none_or(|(held, _)| row < held)
             {
                 bad = Some((row, column));
@@ -277,21 +277,17 @@ impl<'a> Block<'a> {
                     }
                 });
             }
-            (Nesting::List(_), Values::Int64(_), template) => {
-                let packed = &self.packed[index];
-                let (first, _) = column.elements_of(&cells.rows);
+            (Nesting::List(_), Values::Int64(_) | Values::Float32(_), template) => {
+                let Runs { ints, spans } = &self.runs[index];
+                let bytes = match column.values {
+                    Values::Float32(bytes) => bytes,
+                    _ => ints.bytes(),
+                };
+                let first = cells.rows.start;
                 cells.put(out, |pen, row, size| {
-                    let (from, to) = column.elements(row);
-                    let (start, end) = packed.range((from - first, to - first));
+                    let (start, end) = spans[row - first];
                     column.put_run_head(pen, template.as_ref(), size, end - start);
-                    pen.slice(packed.bytes(), start, end);
-                });
-            }
-            (Nesting::List(_), Values::Float32(bytes), template) => {
-                cells.put(out, |pen, row, size| {
-                    let (from, to) = column.elements(row);
-                    column.put_run_head(pen, template.as_ref(), size, (to - from) * 4);
-                    pen.slice(bytes, from * 4, to * 4);
+                    pen.slice(bytes, start, end);
                 });
             }
             (Nesting::Steps { .. }, ..) => {

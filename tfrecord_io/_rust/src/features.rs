@@ -9,7 +9,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 
 use crate::canonical::Kind;
-use crate::pen::{Packed, Pen, delimited_len, varint_len};
+use crate::packed::Packed;
+use crate::pen::{Pen, delimited_len, varint_len};
 use crate::template::Template;
 
 /// The row has no such feature.
@@ -46,6 +47,14 @@ impl Offsets<'_> {
             Self::Fixed(size) => (index * size, (index + 1) * size),
         }
     }
+}
+
+/// The runs of packed numbers that some rows of a column of lists have.
+#[derive(Debug, Default)]
+pub struct Runs {
+    pub ints: Packed,
+    /// Where each row's run begins and ends: in `ints`, or in the column's floats.
+    pub spans: Vec<(usize, usize)>,
 }
 
 /// Lists of one level.
@@ -239,12 +248,12 @@ impl<'a> Column<'a> {
     /// written.
     ///
     /// To know how long a run of packed ints is takes as long as to pack it, so that is done here,
-    /// into `packed`.
+    /// into `runs`.
     pub fn sizes(
         &self,
         rows: Range<usize>,
         into: &mut Vec<usize>,
-        packed: &mut Packed,
+        runs: &mut Runs,
     ) -> Option<usize> {
         let mut bad = None;
         let sizes = rows.clone();
@@ -269,15 +278,15 @@ impl<'a> Column<'a> {
             })),
             (Nesting::List(_), Values::Int64(ints)) => {
                 let (first, end) = self.elements_of(&rows);
-                packed.pack(&ints[first..end]);
-                into.extend(sizes.map(|row| {
-                    if !self.has(row) {
-                        return ABSENT;
-                    }
-                    let (from, to) = self.elements(row);
-                    let (start, end) = packed.range((from - first, to - first));
-                    if from == to { 0 } else { delimited_len(end - start) }
-                }));
+                runs.ints.pack(&ints[first..end]);
+                let Runs { ints, spans } = runs;
+                self.run_sizes(rows.clone(), into, spans, |(from, to)| {
+                    ints.range((from - first, to - first))
+                });
+            }
+            (Nesting::List(_), Values::Float32(_)) => {
+                let span = |(from, to)| (from * 4, to * 4);
+                self.run_sizes(rows.clone(), into, &mut runs.spans, span);
             }
             (Nesting::List(_), _) => into.extend(sizes.map(|row| {
                 if !self.has(row) {
@@ -298,6 +307,28 @@ impl<'a> Column<'a> {
             }
         }
         bad
+    }
+
+    /// The same for lists of numbers; also which bytes each row's run has.
+    #[inline(always)]
+    fn run_sizes(
+        &self,
+        rows: Range<usize>,
+        into: &mut Vec<usize>,
+        spans: &mut Vec<(usize, usize)>,
+        span: impl Fn((usize, usize)) -> (usize, usize),
+    ) {
+        spans.clear();
+        for row in rows {
+            let has = self.has(row);
+            let (start, end) = if has { span(self.elements(row)) } else { (0, 0) };
+            spans.push((start, end));
+            into.push(match end - start {
+                _ if !has => ABSENT,
+                0 => 0,
+                run => delimited_len(run),
+            });
+        }
     }
 
     /// What stands before a run of packed numbers in an entry; an empty list has no run.

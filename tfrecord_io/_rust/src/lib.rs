@@ -22,6 +22,7 @@ mod framing;
 mod infer;
 mod leaf;
 mod message;
+mod packed;
 mod pen;
 mod python;
 mod sketch;

@@ -72,35 +72,6 @@ impl Pen<'_> {
         self.chunk(&[value as u8], 1);
     }
 
-    /// Write ints one behind the other, and where each begins into `starts`.
-    #[inline(always)]
-    fn varints(&mut self, ints: &[i64], starts: &mut [usize]) {
-        for (int, start) in ints.iter().zip(starts) {
-            *start = self.pos;
-            self.varint(*int as u64);
-        }
-    }
-
-    /// The same for up to `GROUP` short ints; four bytes behind the last one can be written to.
-    ///
-    /// The loops that do several ints at once stand apart from the one that cannot.
-    #[inline(always)]
-    fn short_varints(&mut self, ints: &[i64], starts: &mut [usize]) {
-        let (mut words, mut lengths) = ([0; GROUP], [0; GROUP]);
-        let (words, lengths) = (&mut words[..ints.len()], &mut lengths[..ints.len()]);
-        for (word, int) in words.iter_mut().zip(ints) {
-            *word = *int as i32;
-        }
-        for (word, length) in words.iter_mut().zip(lengths.iter_mut()) {
-            (*word, *length) = short_varint(*word);
-        }
-        for ((word, length), start) in words.iter().zip(lengths).zip(starts) {
-            *start = self.pos;
-            self.out[self.pos..][..4].copy_from_slice(&word.to_le_bytes());
-            self.pos += *length as usize;
-        }
-    }
-
     /// Write what stands before a value of `length` bytes; false if it is too long for the
     /// template.
     #[inline(always)]
@@ -125,70 +96,12 @@ impl Pen<'_> {
     }
 }
 
-/// Ints packed one behind the other, and where each begins.
-#[derive(Debug, Default)]
-pub struct Packed {
-    /// Those behind the last int are of no meaning: they need not be zeroed for each run.
-    bytes: Vec<u8>,
-    /// One more than there are ints: where the last one ends.
-    starts: Vec<usize>,
-}
-
-impl Packed {
-    /// Pack some ints instead of those that are held.
-    pub fn pack(&mut self, ints: &[i64]) {
-        let end = ints.len() * MAX_VARINT;
-        if self.bytes.len() < end {
-            self.bytes.resize(2 * end, 0);
-        }
-        self.starts.resize(ints.len() + 1, 0);
-        let mut pen = Pen { out: &mut self.bytes, pos: 0, end };
-        for (ints, starts) in ints.chunks(GROUP).zip(self.starts.chunks_mut(GROUP)) {
-            if ints.iter().fold(0, |bits, int| bits | *int as u64) < SHORT_INT {
-                pen.short_varints(ints, starts);
-            } else {
-                pen.varints(ints, starts);
-            }
-        }
-        self.starts[ints.len()] = pen.pos;
-    }
-
-    /// Where in `bytes` the ints from one to before another stand.
-    #[inline(always)]
-    pub fn range(&self, (from, to): (usize, usize)) -> (usize, usize) {
-        (self.starts[from], self.starts[to])
-    }
-
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-const MAX_VARINT: usize = 10;
-
-/// So many ints are turned at once.
-const GROUP: usize = 64;
-
-/// Ints below this take four bytes at most.
-const SHORT_INT: u64 = 1 << 28;
-
-/// The varint of a short int and how many bytes it takes, in steps that a processor does for
-/// several ints at once.
-#[inline(always)]
-fn short_varint(int: i32) -> (i32, i32) {
-    let sevens =
-        int & 0x7f | (int & 0x3f80) << 1 | (int & 0x1f_c000) << 2 | (int & 0xfe0_0000) << 3;
-    // All bytes but the last continue.
-    let [two, three, four] = [0x7f, 0x3fff, 0x1f_ffff].map(|most| i32::from(int > most));
-    (sevens | two << 7 | three << 15 | four << 23, 1 + two + three + four)
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     /// Protobuf's definition, byte by byte.
-    fn varint(mut value: u64) -> Vec<u8> {
+    pub fn varint(mut value: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         while value >= 0x80 {
             bytes.push(value as u8 | 0x80);
@@ -196,29 +109,6 @@ mod tests {
         }
         bytes.push(value as u8);
         bytes
-    }
-
-    #[test]
-    fn packs_ints_of_all_lengths() {
-        let edges =
-            (0..64).flat_map(|bit| [-1i64, 0, 1].map(|step| (1i64 << bit).wrapping_add(step)));
-        let ints: Vec<i64> = edges.chain(0..40).chain(-3..3).collect();
-        let short: Vec<i64> =
-            ints.iter().copied().filter(|int| (0..1 << 28).contains(int)).collect();
-        let mut packed = Packed::default();
-        for ints in [ints, short] {
-            for from in 0..ints.len() {
-                let ints = &ints[from..];
-                packed.pack(ints);
-                for (index, int) in ints.iter().enumerate() {
-                    let (start, end) = packed.range((index, index + 1));
-                    assert_eq!(packed.bytes()[start..end], varint(*int as u64));
-                }
-                let expected: Vec<u8> = ints.iter().flat_map(|int| varint(*int as u64)).collect();
-                let (start, end) = packed.range((0, ints.len()));
-                assert_eq!(packed.bytes()[start..end], expected);
-            }
-        }
     }
 
     #[test]

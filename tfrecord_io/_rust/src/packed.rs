@@ -1,0 +1,222 @@
+//! Runs of packed ints: varints one behind the other.
+
+use fearless_simd::Level;
+#[cfg(target_arch = "x86_64")]
+use {
+    fearless_simd::{SimdBase, SimdInto, i64x8, kernel, u8x64, u64x8},
+    std::arch::x86_64::*,
+};
+
+use crate::pen::Pen;
+
+/// Ints packed one behind the other, and where each begins.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// Those behind the last int are of no meaning: they need not be zeroed for each run.
+    bytes: Vec<u8>,
+    /// One more than there are ints: where the last one ends.
+    starts: Vec<u64>,
+}
+
+impl Packed {
+    /// Pack some ints instead of those that are held.
+    pub fn pack(&mut self, ints: &[i64]) {
+        let end = ints.len() * MAX_VARINT;
+        if self.bytes.len() < end {
+            self.bytes.resize(2 * end, 0);
+        }
+        self.starts.resize(ints.len() + 1, 0);
+        let mut pen = Pen { out: &mut self.bytes, pos: 0, end };
+        match Level::new() {
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512(avx512) => put_16_at_once(avx512, ints, &mut pen, &mut self.starts),
+            _ => put(ints, &mut pen, &mut self.starts),
+        }
+        self.starts[ints.len()] = pen.pos as u64;
+    }
+
+    /// Where in `bytes` the ints from one to before another stand.
+    #[inline(always)]
+    pub fn range(&self, (from, to): (usize, usize)) -> (usize, usize) {
+        (self.starts[from] as usize, self.starts[to] as usize)
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+const MAX_VARINT: usize = 10;
+
+/// Ints below this take four bytes at most.
+const SHORT_INT: u64 = 1 << 28;
+
+/// Write ints one behind the other, and where each begins into `starts`.
+#[inline(always)]
+fn put_one_by_one(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
+    for (int, start) in ints.iter().zip(starts) {
+        *start = pen.pos as u64;
+        pen.varint(*int as u64);
+    }
+}
+
+/// The same, the short ones together.
+fn put(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
+    for (ints, starts) in ints.chunks(GROUP).zip(starts.chunks_mut(GROUP)) {
+        if ints.iter().fold(0, |bits, int| bits | *int as u64) < SHORT_INT {
+            put_short(ints, pen, starts);
+        } else {
+            put_one_by_one(ints, pen, starts);
+        }
+    }
+}
+
+/// So many ints are turned at once.
+const GROUP: usize = 64;
+
+/// Write up to `GROUP` short ints; four bytes behind the last one can be written to.
+///
+/// The loops that do several ints at once stand apart from the one that cannot.
+#[inline(always)]
+fn put_short(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
+    let (mut words, mut lengths) = ([0; GROUP], [0; GROUP]);
+    let (words, lengths) = (&mut words[..ints.len()], &mut lengths[..ints.len()]);
+    for (word, int) in words.iter_mut().zip(ints) {
+        *word = *int as i32;
+    }
+    for (word, length) in words.iter_mut().zip(lengths.iter_mut()) {
+        (*word, *length) = short_varint(*word);
+    }
+    for ((word, length), start) in words.iter().zip(lengths).zip(starts) {
+        *start = pen.pos as u64;
+        pen.out[pen.pos..][..4].copy_from_slice(&word.to_le_bytes());
+        pen.pos += *length as usize;
+    }
+}
+
+/// The varint of a short int and how many bytes it takes, in steps that a processor does for
+/// several ints at once.
+#[inline(always)]
+fn short_varint(int: i32) -> (i32, i32) {
+    let sevens =
+        int & 0x7f | (int & 0x3f80) << 1 | (int & 0x1f_c000) << 2 | (int & 0xfe0_0000) << 3;
+    // All bytes but the last continue.
+    let [two, three, four] = [0x7f, 0x3fff, 0x1f_ffff].map(|most| i32::from(int > most));
+    (sevens | two << 7 | three << 15 | four << 23, 1 + two + three + four)
+}
+
+#[cfg(target_arch = "x86_64")]
+kernel!(
+    /// The same as `put`: 16 varints are made in a register, and one instruction moves their bytes
+    /// together.
+    fn put_16_at_once(avx512: Avx512, ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
+        let (groups, rest) = ints.as_chunks::<16>();
+        for (ints, starts) in groups.iter().zip(starts.as_chunks_mut::<16>().0) {
+            let [low, high] = [&ints[..8], &ints[8..]]
+                .map(|half| -> __m512i { i64x8::from_slice(avx512, half).into() });
+            let most = _mm512_set1_epi64(SHORT_INT as i64 - 1);
+            if _mm512_cmpgt_epu64_mask(_mm512_or_si512(low, high), most) != 0 {
+                put_one_by_one(ints, pen, starts);
+                continue;
+            }
+            let even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+            let words = _mm512_permutex2var_epi32(low, even, high);
+            // Eight bits from each seventh one on, and of them the lower seven.
+            let bits = _mm512_set1_epi64(i64::from_le_bytes([0, 7, 14, 21, 32, 39, 46, 53]));
+            let sevens =
+                _mm512_and_si512(_mm512_multishift_epi64_epi8(bits, words), _mm512_set1_epi8(0x7f));
+            let one = _mm512_set1_epi32(1);
+            let (mut varints, mut lengths) = (sevens, one);
+            for (most, continues) in [(0x7f, 0x80), (0x3fff, 0x8000), (0x1f_ffff, 0x80_0000)] {
+                let is_longer = _mm512_cmpgt_epi32_mask(words, _mm512_set1_epi32(most));
+                let continues = _mm512_set1_epi32(continues);
+                varints = _mm512_mask_or_epi32(varints, is_longer, varints, continues);
+                lengths = _mm512_mask_add_epi32(lengths, is_longer, lengths, one);
+            }
+            // Of a varint only the first byte can be zero.
+            let is_used = _mm512_test_epi8_mask(varints, varints) | 0x1111_1111_1111_1111;
+            let packed: u8x64<_> = _mm512_maskz_compress_epi8(is_used, varints).simd_into(avx512);
+            packed.store_slice(&mut pen.out[pen.pos..][..64]);
+            // Each begins where all before it end.
+            let zero = _mm512_setzero_si512();
+            let mut ends = lengths;
+            ends = _mm512_add_epi32(ends, _mm512_alignr_epi32::<15>(ends, zero));
+            ends = _mm512_add_epi32(ends, _mm512_alignr_epi32::<14>(ends, zero));
+            ends = _mm512_add_epi32(ends, _mm512_alignr_epi32::<12>(ends, zero));
+            ends = _mm512_add_epi32(ends, _mm512_alignr_epi32::<8>(ends, zero));
+            let begins = _mm512_sub_epi32(ends, lengths);
+            let pos = _mm512_set1_epi64(pen.pos as i64);
+            let halves = [_mm512_castsi512_si256(begins), _mm512_extracti64x4_epi64::<1>(begins)];
+            for (half, starts) in halves.into_iter().zip(starts.as_chunks_mut::<8>().0) {
+                let begins = _mm512_add_epi64(_mm512_cvtepu32_epi64(half), pos);
+                let begins: u64x8<_> = begins.simd_into(avx512);
+                begins.store_slice(starts);
+            }
+            pen.pos += is_used.count_ones() as usize;
+        }
+        let done = ints.len() - rest.len();
+        put_one_by_one(rest, pen, &mut starts[done..]);
+    }
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pen::tests::varint;
+
+    /// Pack in one of the two ways.
+    type Put = fn(&[i64], &mut Pen<'_>, &mut [u64]);
+
+    fn ways() -> Vec<Put> {
+        let mut ways: Vec<Put> = vec![put, put_one_by_one];
+        #[cfg(target_arch = "x86_64")]
+        if Level::new().as_avx512().is_some() {
+            ways.push(|ints, pen, starts| {
+                put_16_at_once(Level::new().as_avx512().unwrap(), ints, pen, starts);
+            });
+        }
+        ways
+    }
+
+    #[test]
+    fn packs_ints_of_all_lengths() {
+        let edges =
+            (0..64).flat_map(|bit| [-1i64, 0, 1].map(|step| (1i64 << bit).wrapping_add(step)));
+        let ints: Vec<i64> = edges.chain(0..40).chain(-3..3).collect();
+        let short: Vec<i64> =
+            ints.iter().copied().filter(|int| (0..1 << 28).contains(int)).collect();
+        for ints in [ints, short] {
+            for from in 0..ints.len() {
+                let ints = &ints[from..];
+                let expected: Vec<Vec<u8>> = ints.iter().map(|int| varint(*int as u64)).collect();
+                let starts = expected.iter().scan(0, |at, varint| {
+                    *at += varint.len() as u64;
+                    Some(*at - varint.len() as u64)
+                });
+                let starts: Vec<u64> = starts.collect();
+                for put in ways() {
+                    let mut bytes = vec![0xff; ints.len() * MAX_VARINT];
+                    let end = bytes.len();
+                    let mut pen = Pen { out: &mut bytes, pos: 0, end };
+                    let mut found = vec![0; ints.len()];
+                    put(ints, &mut pen, &mut found);
+                    let end = pen.pos;
+                    assert_eq!((&bytes[..end], found), (&*expected.concat(), starts.clone()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tells_where_ints_stand() {
+        let mut packed = Packed::default();
+        packed.pack(&[1, -1, 300]);
+        assert_eq!(packed.range((0, 1)), (0, 1));
+        packed.pack(&[300, 1, 70_000]);
+        assert_eq!(
+            [(0, 0), (0, 1), (1, 3)].map(|ints| packed.range(ints)),
+            [(0, 0), (0, 2), (2, 6)]
+        );
+        assert_eq!(packed.bytes()[..6], [0xac, 2, 1, 0xf0, 0xa2, 4]);
+    }
+}
