@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecord_io.cast import from_wire, to_wire
+from tfrecord_io.cast import ToWire, from_wire
 from tfrecord_io.errors import EncodeError, SchemaMismatchError
 from tfrecord_io.schema import wire_schema
 
@@ -46,7 +46,7 @@ def written(
 ) -> pa.Array:
     """The wire array of a column, after all that must hold of any result."""
     batch = batch_of(values, t, nullable=nullable)
-    wire, _ = to_wire(batch, batch.schema, float64=float64)
+    wire, _ = ToWire(batch.schema, float64=float64)(batch)
     wire.validate(full=True)
     assert wire.schema.equals(wire_schema(batch.schema, reading=False), check_metadata=True)
     return wire.column(0)
@@ -57,7 +57,7 @@ def refused(
 ) -> tuple[int | None, str]:
     batch = batch_of(values, t, nullable=nullable)
     with pytest.raises(EncodeError) as caught:
-        to_wire(batch, batch.schema, float64=float64, row_offset=100)
+        ToWire(batch.schema, float64=float64)(batch, row_offset=100)
     assert caught.value.feature == "x"
     return caught.value.row, caught.value.what
 
@@ -216,7 +216,7 @@ def test_what_stands_under_a_null_does_not_count() -> None:
         pa.array([0, 1, 3, 4], pa.int32()), items, mask=pa.array([False, True, False])
     )
     batch = batch_of(ragged, ragged.type)
-    wire, narrowed = to_wire(batch.slice(0, 2), batch.schema, float64="warn")
+    wire, narrowed = ToWire(batch.schema, float64="warn")(batch.slice(0, 2))
     assert wire.column(0).to_pylist() == [[1.0], None]
     assert narrowed == frozenset()
     fixed = pa.FixedSizeListArray.from_arrays(items, 2, mask=pa.array([True, False]))
@@ -236,17 +236,17 @@ def test_the_first_bad_row_then_the_first_bad_column() -> None:
     rows = {"a": [0, 0, 2**63], "b": [0, 1e300, 0], "c": [[0], [None], [None]]}
     batch = pa.RecordBatch.from_pydict(rows, schema=schema)
     with pytest.raises(EncodeError) as caught:
-        to_wire(batch, schema, float64="warn", row_offset=7)
+        ToWire(schema, float64="warn")(batch, row_offset=7)
     assert (caught.value.feature, caught.value.row) == ("b", 8)
 
 
 def narrowed(values: Any, t: pa.DataType) -> bool:
     batch = batch_of(values, t)
-    _, names = to_wire(batch, batch.schema, float64="warn")
+    _, names = ToWire(batch.schema, float64="warn")(batch)
     exact = not names
-    assert to_wire(batch, batch.schema, float64="cast")[1] == frozenset()
+    assert ToWire(batch.schema, float64="cast")(batch)[1] == frozenset()
     if exact:
-        to_wire(batch, batch.schema, float64="error")
+        ToWire(batch.schema, float64="error")(batch)
     else:
         assert refused(values, t, float64="error")[0] is not None
     return not exact
@@ -325,13 +325,13 @@ def test_nothing_is_copied_that_need_not_be() -> None:
 
 def test_a_batch_of_wire_types_is_passed_on() -> None:
     batch = pa.RecordBatch.from_pydict({"a": [1], "b": [[b"x"]]})
-    assert to_wire(batch, batch.schema, float64="warn")[0] is batch
+    assert ToWire(batch.schema, float64="warn")(batch)[0] is batch
     assert from_wire(batch, batch.schema, place=lambda row: (0, row)) is batch
 
 
 def test_no_columns() -> None:
     batch = pa.RecordBatch.from_struct_array(pa.array([{}] * 3, pa.struct([])))
-    assert to_wire(batch, pa.schema([]), float64="warn")[0].num_rows == 3
+    assert ToWire(pa.schema([]), float64="warn")(batch)[0].num_rows == 3
     assert from_wire(batch, pa.schema([]), place=lambda row: (0, row)).num_rows == 3
 
 
@@ -345,7 +345,7 @@ def test_other_dresses_of_the_declared_type() -> None:
         ],
         names=["s", "l", "n"],
     )
-    wire, _ = to_wire(batch, schema, float64="warn")
+    wire, _ = ToWire(schema, float64="warn")(batch)
     wire.validate(full=True)
     assert wire.schema == wire_schema(schema, reading=False)
     assert wire.to_pydict() == {"s": [b"a", None], "l": [[b"b"], None], "n": [None, None]}
@@ -354,16 +354,16 @@ def test_other_dresses_of_the_declared_type() -> None:
 def test_a_null_column_where_no_null_is_declared() -> None:
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
     with pytest.raises(EncodeError) as caught:
-        to_wire(pa.RecordBatch.from_arrays([pa.nulls(1)], names=["x"]), schema, float64="warn")
+        ToWire(schema, float64="warn")(pa.RecordBatch.from_arrays([pa.nulls(1)], names=["x"]))
     assert (caught.value.feature, caught.value.row) == ("x", 0)
 
 
 def test_other_columns_than_declared() -> None:
     batch = batch_of([1], pa.int64())
     with pytest.raises(EncodeError, match="columns"):
-        to_wire(batch, pa.schema([("y", pa.int64())]), float64="warn")
+        ToWire(pa.schema([("y", pa.int64())]), float64="warn")(batch)
     with pytest.raises(EncodeError, match="int32 is declared") as caught:
-        to_wire(batch, pa.schema([("x", pa.int32())]), float64="warn")
+        ToWire(pa.schema([("x", pa.int32())]), float64="warn")(batch)
     assert caught.value.feature == "x"
 
 
@@ -594,7 +594,7 @@ def is_list(t: pa.DataType) -> bool:
 def test_there_and_back(column: pa.Array) -> None:
     schema = pa.schema([("x", column.type)])
     batch = pa.RecordBatch.from_arrays([column], schema=schema)
-    wire, names = to_wire(batch, schema, float64="error")
+    wire, names = ToWire(schema, float64="error")(batch)
     assert names == frozenset()
     # What a codec does in between, and no more: one wire type to the other.
     decoded = pa.RecordBatch.from_pylist(

@@ -39,51 +39,69 @@ _UNITS_OF_A_DAY = {
 }
 
 
-def to_wire(
-    batch: pa.RecordBatch, schema: pa.Schema, *, float64: Float64Mode, row_offset: int = 0
-) -> tuple[pa.RecordBatch, frozenset[str]]:
-    """Bring a batch to the wire types that an encoder takes.
+class ToWire:
+    """Brings batches to the wire types that an encoder takes.
 
     Parameters
     ----------
-    batch : pyarrow.RecordBatch
-        Its columns have the names of `schema` and its types, or others of the same normal form
-        (`tfrecord_io.schema.normal_type`), or the null type.
     schema : pyarrow.Schema
         The declared schema. Its nullable flags are held to.
     float64 : {"warn", "cast", "error"}
         What to do about values that float32 cannot hold exactly: name their columns, don't look,
         or raise.
-    row_offset : int
-        Row number of the batch's first row, for errors.
-
-    Returns
-    -------
-    batch : pyarrow.RecordBatch
-        Of ``wire_schema(schema, reading=False)``. Nothing is copied that already has its wire type.
-    narrowed : frozenset of str
-        With "warn", the names of the columns in which a value is not exactly what is written.
-
-    Raises
-    ------
-    EncodeError
-        A null in a column that is not nullable or inside a list (an inner list may be null where
-        the schema allows it), an integer above 2**63 - 1, a value beyond float32's range, a date or
-        time that is none, or a batch that does not have the declared columns. `feature` and `row`
-        are those of the first bad row, and in it of the first bad column.
     """
-    plan = _writing_plan(batch.schema, schema, float64)
-    arrays, found = plan.run(batch)
-    errors = [(index, fault) for index, fault in found if not fault.is_warning]
-    if errors:
-        index, fault = min(errors, key=lambda item: (item[1].rows[0], item[0]))
-        name = schema.field(index).name
-        raise EncodeError(
-            f"column {name!r} {fault.first_text()}",
-            feature=name,
-            row=row_offset + int(fault.rows[0]),
-        )
-    return plan.batch(batch, arrays), frozenset(schema.field(index).name for index, _ in found)
+
+    def __init__(self, schema: pa.Schema, *, float64: Float64Mode) -> None:
+        self._schema = schema
+        self._float64 = float64
+        #: The types that batches come with, and what to do with such a batch.
+        self._source: pa.Schema | None = None
+        self._plan: _Plan | None = None
+
+    def __call__(
+        self, batch: pa.RecordBatch, *, row_offset: int = 0
+    ) -> tuple[pa.RecordBatch, frozenset[str]]:
+        """Cast a batch.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Its columns have the names of the schema and its types, or others of the same normal
+            form (`tfrecord_io.schema.normal_type`), or the null type.
+        row_offset : int
+            Row number of the batch's first row, for errors.
+
+        Returns
+        -------
+        batch : pyarrow.RecordBatch
+            Of ``wire_schema(schema, reading=False)``. Nothing is copied that already has its wire
+            type.
+        narrowed : frozenset of str
+            With "warn", the names of the columns in which a value is not exactly what is written.
+
+        Raises
+        ------
+        EncodeError
+            A null in a column that is not nullable or inside a list (an inner list may be null
+            where the schema allows it), an integer above 2**63 - 1, a value beyond float32's range,
+            a date or time that is none, or a batch that does not have the declared columns.
+            `feature` and `row` are those of the first bad row, and in it of the first bad column.
+        """
+        if self._plan is None or not batch.schema.equals(self._source, check_metadata=True):
+            self._plan = _writing_plan(batch.schema, self._schema, self._float64)
+            self._source = batch.schema
+        arrays, found = self._plan.run(batch)
+        errors = [(index, fault) for index, fault in found if not fault.is_warning]
+        if errors:
+            index, fault = min(errors, key=lambda item: (item[1].rows[0], item[0]))
+            name = self._schema.field(index).name
+            raise EncodeError(
+                f"column {name!r} {fault.first_text()}",
+                feature=name,
+                row=row_offset + int(fault.rows[0]),
+            )
+        narrowed = frozenset(self._schema.field(index).name for index, _ in found)
+        return self._plan.batch(batch, arrays), narrowed
 
 
 def from_wire(
@@ -195,7 +213,6 @@ class _Plan:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
-@functools.lru_cache(maxsize=64)
 def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) -> _Plan:
     if source.names != schema.names:
         raise EncodeError(
@@ -342,7 +359,7 @@ class _List:
         self._item = item
         self._null_text = null_text
         #: Whether arrays of the target type stay what they are, and only nulls are looked for.
-        self.keeps = isinstance(item, _Leaf | _List) and item.keeps
+        self.keeps: bool = isinstance(item, _Leaf | _List) and item.keeps
 
     def __call__(self, array: pa.Array) -> tuple[pa.Array, _Faults]:
         faults = _null_faults(array, self._null_text)
@@ -529,6 +546,9 @@ def _is_bytes(t: pa.DataType) -> bool:
     )
 
 
+_SAME_LAYOUTS = {(pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())}
+
+
 def _leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode) -> _LeafCast:
     if source == target:
         return _same
@@ -542,6 +562,9 @@ def _leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode
         return _plain(pa.float32())
     if pat.is_temporal(source):
         return functools.partial(_temporal_to_int64, text=_not_that_time(source))
+    if (source, target) in _SAME_LAYOUTS:
+        # A cast takes ten times as long, to do the same.
+        return lambda array: (array.view(target), [])
     return _plain(target)
 
 

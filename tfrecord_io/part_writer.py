@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from tfrecord_io.cast import to_wire
+from tfrecord_io.cast import ToWire
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import BatchEncoder
 from tfrecord_io.compression import Compression, Compressor, compressor, suffix
@@ -108,16 +108,16 @@ class TFRecordFormat:
 
     def __init__(self, job: WriteJob) -> None:
         self._job = job
-        self._schema = job.data_schema
-        wire = wire_schema(self._schema, reading=False)
+        self._to_wire = ToWire(job.data_schema, float64=job.float64)
+        wire = wire_schema(job.data_schema, reading=False)
         self._encoder = get_codec(job.codec).encoder(wire, job.record_type)
         self.extension = f".tfrecord{suffix(job.compression)}"
 
     def prepare(
         self, batch: pa.RecordBatch, row_offset: int
     ) -> tuple[pa.RecordBatch, frozenset[str]]:
-        """Cast to wire types; see `tfrecord_io.cast.to_wire` for what is refused."""
-        return to_wire(batch, self._schema, float64=self._job.float64, row_offset=row_offset)
+        """Cast to wire types; see `tfrecord_io.cast.ToWire` for what is refused."""
+        return self._to_wire(batch, row_offset=row_offset)
 
     def open(self, sink: Sink) -> FileWriter:
         """Begin a file."""

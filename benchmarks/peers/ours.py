@@ -15,7 +15,7 @@ from workloads import DATA, Column, Workload
 import tfrecord_io
 from peers import Case
 from tfrecord_io import compute_statistics, infer_schema, read_table, scan, write_table
-from tfrecord_io.cast import to_wire
+from tfrecord_io.cast import ToWire
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import BatchEncoder
 from tfrecord_io.options import DecodeOptions
@@ -77,6 +77,7 @@ class _Encoding:
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._schema = record_schema(workload)
+        self._to_wire = ToWire(self._schema, float64="warn")
 
     @functools.cached_property
     def _batches(self) -> list[pa.RecordBatch]:
@@ -87,7 +88,7 @@ class _Encoding:
         return _CODEC.encoder(wire, self._workload.record_type)
 
     def _encode(self, encoder: BatchEncoder, batch: pa.RecordBatch) -> pa.Buffer:
-        wire, _ = to_wire(batch, self._schema, float64="warn")
+        wire, _ = self._to_wire(batch)
         return encoder.encode(wire)[0]
 
     def run(self) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tfrecord_io.cast import from_wire, to_wire
+from tfrecord_io.cast import ToWire, from_wire
 from tfrecord_io.codec import get_codec
 from tfrecord_io.options import DecodeOptions
 from tfrecord_io.schema import check_writable, wire_schema
@@ -90,7 +90,7 @@ class Case:
 def test_our_bytes_are_its_bytes(codec: Any, name: str) -> None:
     case = Case(name)
     check_writable(case.schema, case.record_type)
-    wire, narrowed = to_wire(case.batch, case.schema, float64="error")
+    wire, narrowed = ToWire(case.schema, float64="error")(case.batch)
     data, offsets = codec.encoder(wire.schema, case.record_type).encode(wire)
     assert narrowed == frozenset()
     assert data.to_pybytes() == case.data

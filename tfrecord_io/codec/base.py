@@ -68,7 +68,7 @@ What encoding means
   a Feature with its kind and no values. A null inner list: a Feature without a kind.
 - Example's features, and both fields of a SequenceExample, are always written, and so are key and
   value of a feature.
-- `tfrecord_io.cast.to_wire` has seen to it that lists hold no nulls other than inner lists. What
+- `tfrecord_io.cast.ToWire` has seen to it that lists hold no nulls other than inner lists. What
   stands under a null (of a fixed_size_list, say) is nothing and may be anything.
 
 What framing means
