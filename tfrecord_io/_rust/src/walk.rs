@@ -195,15 +195,17 @@ fn entries<S: Sink>(
             if next > at.end {
                 return None;
             }
+            at.pos = next;
+            previous = expected;
+            expected = slot.next;
             if let Action::Column(column) = slot.action {
                 let value = Span { at: value_at, end: next };
                 if !sink.short(column as usize, slot.kind, data, value) {
                     return None;
                 }
+            } else {
+                (at.pos, previous, expected) = skip(&names.slots, at, previous, expected, left)?;
             }
-            at.pos = next;
-            previous = expected;
-            expected = slot.next;
             continue;
         }
         let entry = at.delimited(0x0a)?;
@@ -230,6 +232,35 @@ fn entries<S: Sink>(
         expected = names.next(previous);
     }
     Some(())
+}
+
+/// Go over the next entries, while they are expected and nobody asked for them: where they end, the
+/// last one's slot, and what is expected behind it.
+///
+/// Where each stands depends on the length of the one before, which stays in a register here.
+#[inline(never)]
+fn skip(
+    slots: &[Slot],
+    at: At<'_>,
+    mut previous: u32,
+    mut expected: u32,
+    left: &mut usize,
+) -> Option<(usize, u32, u32)> {
+    let mut rest = &at.data[at.pos..];
+    let behind = at.data.len() - at.end;
+    let mut count = 0;
+    while rest.len() > behind
+        && let Some(slot) = slots.get(expected as usize)
+        && slot.action == Action::Skip
+        && let Some(length) = slot.template.length(rest, 0)
+    {
+        rest = rest.get(slot.template.header_len() + length..)?;
+        previous = expected;
+        expected = slot.next;
+        count += 1;
+    }
+    *left = left.checked_sub(count)?;
+    (rest.len() >= behind).then_some((at.data.len() - rest.len(), previous, expected))
 }
 
 /// The slot of `key`, and remember that it follows `previous`.
