@@ -4,6 +4,8 @@
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
 
+use fearless_simd::prelude::*;
+use fearless_simd::{u32x16, u64x8};
 use foldhash::quality::FixedState;
 
 /// The longest strings that are hashed as two words.
@@ -82,8 +84,8 @@ pub trait Hash: Copy + Default {
     const BITS: u32;
     /// Those bits at the top of a word, and a one behind them, so that zeros end somewhere.
     fn ended(self) -> u64;
-    /// Whether all bits of a mask of the top of a word are zeros.
-    fn is_zero_in(self, mask: u64) -> bool;
+    /// A bit for each hash in which all bits of a mask of the top of a word are zeros.
+    fn with_zeros<S: Simd>(simd: S, hashes: &[Self; GROUP], mask: u64) -> u32;
 }
 
 impl Hash for u64 {
@@ -95,8 +97,13 @@ impl Hash for u64 {
     }
 
     #[inline(always)]
-    fn is_zero_in(self, mask: u64) -> bool {
-        self & mask == 0
+    fn with_zeros<S: Simd>(simd: S, hashes: &[Self; GROUP], mask: u64) -> u32 {
+        let mask = u64x8::splat(simd, mask);
+        let (parts, _) = hashes.as_chunks::<8>();
+        parts.iter().rev().fold(0, |bits, part| {
+            let found = (u64x8::simd_from(simd, *part) & mask).simd_eq(0);
+            bits << part.len() | found.to_bitmask() as u32
+        })
     }
 }
 
@@ -109,8 +116,13 @@ impl Hash for u32 {
     }
 
     #[inline(always)]
-    fn is_zero_in(self, mask: u64) -> bool {
-        self & (mask >> 32) as u32 == 0
+    fn with_zeros<S: Simd>(simd: S, hashes: &[Self; GROUP], mask: u64) -> u32 {
+        let mask = u32x16::splat(simd, (mask >> 32) as u32);
+        let (parts, _) = hashes.as_chunks::<16>();
+        parts.iter().rev().fold(0, |bits, part| {
+            let found = (u32x16::simd_from(simd, *part) & mask).simd_eq(0);
+            bits << part.len() | found.to_bitmask() as u32
+        })
     }
 }
 
@@ -146,14 +158,10 @@ impl<H: Hash> Distinct<H> {
 
     /// Add values by their hashes.
     #[inline(always)]
-    pub fn extend(&mut self, hashes: &[H]) {
+    pub fn extend<S: Simd>(&mut self, simd: S, hashes: &[H]) {
         let (groups, rest) = hashes.as_chunks::<GROUP>();
         for group in groups {
-            let mask = self.mask;
-            let mut chosen = 0;
-            for (at, hash) in group.iter().enumerate() {
-                chosen |= u32::from(hash.is_zero_in(mask)) << at;
-            }
+            let chosen = H::with_zeros(simd, group, self.mask);
             if chosen != 0 {
                 self.raise(group, chosen);
             }
@@ -411,7 +419,13 @@ mod tests {
     use std::collections::{HashMap, HashSet};
     use std::fmt::Debug;
 
+    use fearless_simd::{Level, dispatch};
+
     use super::*;
+
+    fn extend<H: Hash>(found: &mut Distinct<H>, hashes: &[H]) {
+        dispatch!(Level::new(), simd => found.extend(simd, hashes));
+    }
 
     fn hash_of(value: &[u8]) -> u64 {
         hash_string(value, 0, value.len())
@@ -431,8 +445,8 @@ mod tests {
         let hashes: Vec<H> = hashes.into_iter().collect();
         let mut found = Distinct::default();
         // Each comes twice.
-        found.extend(&hashes);
-        found.extend(&hashes);
+        extend(&mut found, &hashes);
+        extend(&mut found, &hashes);
         assert_near(&found, hashes.len(), what);
     }
 
@@ -535,7 +549,7 @@ mod tests {
         let expected = registers_of(&hashes);
         for piece in [1, 31, 32, 33, 512, 100_000, hashes.len()] {
             let mut found = Distinct::default();
-            hashes.chunks(piece).for_each(|piece| found.extend(piece));
+            hashes.chunks(piece).for_each(|piece| extend(&mut found, piece));
             assert!(found.mask != 0);
             assert_eq!(found.registers[..], expected, "{piece}");
         }

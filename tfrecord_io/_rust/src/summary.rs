@@ -5,7 +5,7 @@ use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int64Type
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
-use fearless_simd::{Level, dispatch};
+use fearless_simd::{Level, Simd, dispatch};
 
 use crate::sketch::{
     Count, Distinct, Frequent, Hash, LONGEST, Sample, hash_bits, hash_string, hash_word,
@@ -269,9 +269,9 @@ impl Strings {
                 *length = span.len() as i32;
                 *hash = hash_string(data, span.start, span.len());
             }
-            dispatch!(level, _ => {
+            dispatch!(level, simd => {
                 self.lengths.extend(lengths);
-                self.distinct.extend(hashes);
+                self.distinct.extend(simd, hashes);
             });
             for ((row, length), hash) in rows.iter().zip(lengths).zip(hashes) {
                 if *length as usize <= LONGEST {
@@ -308,6 +308,7 @@ impl Column {
 
     fn update(&mut self, array: &ArrayRef) -> Result<(), String> {
         self.nulls += array.logical_null_count() as u64;
+        let level = Level::new();
         let mut array = array.clone();
         let mut depth = 0;
         while let Some(lists) = array.as_list_opt::<i32>() {
@@ -316,10 +317,10 @@ impl Column {
             for_each_block(lists.len(), lists.nulls(), |rows| {
                 let mut lengths = [0; BLOCK];
                 let lengths = &mut lengths[..rows.len()];
-                for (row, length) in rows.iter().zip(&mut *lengths) {
-                    *length = ends[*row as usize + 1] - ends[*row as usize];
-                }
-                numbers.extend(lengths);
+                dispatch!(level, _ => {
+                    put_lengths(ends, rows, lengths);
+                    numbers.extend(lengths);
+                });
             });
             let (from, to) = (ends[0] as usize, ends[lists.len()] as usize);
             array = lists.values().slice(from, to - from);
@@ -342,17 +343,17 @@ impl Values {
         match (self, array.data_type()) {
             (Self::Ints(numbers, distinct), DataType::Int64) => {
                 for_each_block_of::<Int64Type>(array, |block| {
-                    dispatch!(level, _ => update_ints(block, numbers, distinct));
+                    dispatch!(level, simd => update_ints(simd, block, numbers, distinct));
                 });
             }
             (Self::Floats(numbers, distinct), DataType::Float32) => {
                 for_each_block_of::<Float32Type>(array, |block| {
-                    dispatch!(level, _ => update_floats(block, numbers, distinct));
+                    dispatch!(level, simd => update_floats(simd, block, numbers, distinct));
                 });
             }
             (Self::Doubles(numbers, distinct), DataType::Float64) => {
                 for_each_block_of::<Float64Type>(array, |block| {
-                    dispatch!(level, _ => update_floats(block, numbers, distinct));
+                    dispatch!(level, simd => update_floats(simd, block, numbers, distinct));
                 });
             }
             (Self::Bytes(strings), DataType::Binary) => {
@@ -376,9 +377,27 @@ impl Values {
     }
 }
 
+/// How long the lists of some rows are.
+#[inline(always)]
+fn put_lengths(ends: &[i32], rows: &[u32], lengths: &mut [i32]) {
+    let Some(first) = rows.first().map(|row| *row as usize) else { return };
+    let ends = &ends[first..];
+    if rows.last().is_some_and(|row| *row as usize - first + 1 == rows.len()) {
+        for ((start, end), length) in ends.iter().zip(&ends[1..]).zip(lengths) {
+            *length = end - start;
+        }
+    } else {
+        for (row, length) in rows.iter().zip(lengths) {
+            let row = *row as usize - first;
+            *length = ends[row + 1] - ends[row];
+        }
+    }
+}
+
 /// Add a block of floats; all NaNs are one value.
 #[inline(always)]
-fn update_floats<T: Float>(
+fn update_floats<S: Simd, T: Float>(
+    simd: S,
     block: &[T],
     numbers: &mut Numbers<T>,
     distinct: &mut Distinct<T::Hash>,
@@ -390,12 +409,12 @@ fn update_floats<T: Float>(
         nans += u32::from(value.is_nan());
     }
     if nans == 0 {
-        distinct.extend(&hashes[..block.len()]);
+        distinct.extend(simd, &hashes[..block.len()]);
         numbers.extend(block);
         return;
     }
     numbers.nans += u64::from(nans);
-    distinct.extend(&[T::NAN.hash()]);
+    distinct.extend(simd, &[T::NAN.hash()]);
     let mut packed = [T::default(); BLOCK];
     let mut count = 0;
     for (value, hash) in block.iter().zip(hashes) {
@@ -403,18 +422,23 @@ fn update_floats<T: Float>(
         hashes[count % BLOCK] = hash;
         count += usize::from(!value.is_nan());
     }
-    distinct.extend(&hashes[..count]);
+    distinct.extend(simd, &hashes[..count]);
     numbers.extend(&packed[..count]);
 }
 
 /// Add a block of ints.
 #[inline(always)]
-fn update_ints(block: &[i64], numbers: &mut Numbers<i64>, distinct: &mut Distinct<u64>) {
+fn update_ints<S: Simd>(
+    simd: S,
+    block: &[i64],
+    numbers: &mut Numbers<i64>,
+    distinct: &mut Distinct<u64>,
+) {
     let mut hashes = [0; BLOCK];
     for (value, held) in block.iter().zip(&mut hashes) {
         *held = hash_bits(*value as u64);
     }
-    distinct.extend(&hashes[..block.len()]);
+    distinct.extend(simd, &hashes[..block.len()]);
     numbers.extend(block);
 }
 
