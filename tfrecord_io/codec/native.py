@@ -20,20 +20,21 @@ from tfrecord_io.errors import ChecksumError
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
 from tfrecord_io.options import DecodeOptions
 
-#: Makes the kernel's allocator offer freed memory to the system, which takes it when it runs short,
-#: instead of giving it back at once: to have it cleared anew for every batch would take as long as
-#: a quarter of the decoding. It is read once, when the kernel is loaded, and by nobody else.
-_ALLOCATOR_OPTION = "MIMALLOC_PURGE_DECOMMITS"
+#: Options of the kernel's allocator, which are read once, when it is loaded, and by nobody else.
+#: Freed memory is offered to the system, which takes it when it runs short, instead of given back
+#: at once; and only after 100 ms, as the next batch mostly wants it before. To have it cleared, or
+#: to reach it, anew for every batch would take as long as a quarter of the decoding.
+_ALLOCATOR_OPTIONS = {"MIMALLOC_PURGE_DECOMMITS": "0", "MIMALLOC_PURGE_DELAY": "100"}
 
 
 def _load_kernel() -> ModuleType:
-    if _ALLOCATOR_OPTION in os.environ:
-        return importlib.import_module("tfrecord_io._native")
-    os.environ[_ALLOCATOR_OPTION] = "0"
+    unset = _ALLOCATOR_OPTIONS.keys() - os.environ.keys()
+    os.environ.update((name, _ALLOCATOR_OPTIONS[name]) for name in unset)
     try:
         return importlib.import_module("tfrecord_io._native")
     finally:
-        del os.environ[_ALLOCATOR_OPTION]
+        for name in unset:
+            del os.environ[name]
 
 
 if TYPE_CHECKING:
