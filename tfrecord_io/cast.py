@@ -54,9 +54,9 @@ class ToWire:
     def __init__(self, schema: pa.Schema, *, float64: Float64Mode) -> None:
         self._schema = schema
         self._float64 = float64
-        #: The types that batches come with, and what to do with such a batch.
-        self._source: pa.Schema | None = None
-        self._plan: _Plan | None = None
+        #: The types that batches come with, and what to do with such a batch; as one value, since
+        #: threads may share this.
+        self._planned: tuple[pa.Schema, _Plan] | None = None
 
     def __call__(
         self, batch: pa.RecordBatch, *, row_offset: int = 0
@@ -87,10 +87,12 @@ class ToWire:
             a date or time that is none, or a batch that does not have the declared columns.
             `feature` and `row` are those of the first bad row, and in it of the first bad column.
         """
-        if self._plan is None or not batch.schema.equals(self._source, check_metadata=True):
-            self._plan = _writing_plan(batch.schema, self._schema, self._float64)
-            self._source = batch.schema
-        arrays, found = self._plan.run(batch)
+        planned = self._planned
+        if planned is None or not batch.schema.equals(planned[0], check_metadata=True):
+            plan = _writing_plan(batch.schema, self._schema, self._float64)
+            self._planned = planned = batch.schema, plan
+        _, plan = planned
+        arrays, found = plan.run(batch)
         errors = [(index, fault) for index, fault in found if not fault.is_warning]
         if errors:
             index, fault = min(errors, key=lambda item: (item[1].rows[0], item[0]))
@@ -101,7 +103,7 @@ class ToWire:
                 row=row_offset + int(fault.rows[0]),
             )
         narrowed = frozenset(self._schema.field(index).name for index, _ in found)
-        return self._plan.batch(batch, arrays), narrowed
+        return plan.batch(batch, arrays), narrowed
 
 
 def from_wire(
