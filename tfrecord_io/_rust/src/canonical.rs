@@ -218,38 +218,14 @@ fn word_of(data: &[u8], at: usize, end: usize) -> Option<(u64, u64)> {
     (stops != 0).then_some((word, stops))
 }
 
-/// How many bytes of a word the varints take that end in it.
-#[inline(always)]
-fn bytes_to_last(stops: u64) -> usize {
-    8 - stops.leading_zeros() as usize / 8
-}
-
-/// How many varints a packed run holds; none if it is damaged.
-#[inline(always)]
-pub fn count_varints(data: &[u8], run: Span) -> Option<usize> {
-    let mut at = run.at;
-    let mut count = 0;
-    while at < run.end
-        && let Some((_, stops)) = word_of(data, at, run.end)
-    {
-        at += bytes_to_last(stops);
-        count += stops.count_ones() as usize;
-    }
-    let rest = Span { at, end: run.end };
-    let counted = |_| {
-        count += 1;
-        true
-    };
-    for_each_varint(data, rest, counted).then_some(count)
-}
-
 /// Call `each` with every varint of a packed run; false if the run is damaged or `each` says so.
 #[inline(always)]
 pub fn for_each_varint(data: &[u8], run: Span, mut each: impl FnMut(u64) -> bool) -> bool {
     let mut at = run.at;
     while at < run.end {
         if let Some((mut word, mut stops)) = word_of(data, at, run.end) {
-            at += bytes_to_last(stops);
+            // Behind the last varint that ends in the word.
+            at += 8 - stops.leading_zeros() as usize / 8;
             loop {
                 let last_bit = stops.trailing_zeros();
                 if !each(squeeze(word & (u64::MAX >> (63 - last_bit)))) {
@@ -327,33 +303,6 @@ mod tests {
                         }
                     }
                 }
-            }
-        }
-    }
-
-    #[test]
-    fn counts_varints_as_they_are_read() {
-        let runs: [&[u8]; 8] = [
-            &[],
-            &[1],
-            &[0x80],
-            &[0x80, 1, 5, 0xff, 0xff, 3, 0, 0, 0x90, 0x80, 0],
-            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 7],
-            &[0xff; 10],
-            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
-            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0x80],
-        ];
-        let expected = [Some(0), Some(1), None, Some(6), Some(2), None, None, None];
-        for (run, expected) in runs.into_iter().zip(expected) {
-            // With what does not belong to it behind it, or without.
-            for behind in [0, 9] {
-                let mut data = run.to_vec();
-                data.resize(run.len() + behind, 0);
-                assert_eq!(
-                    count_varints(&data, Span { at: 0, end: run.len() }),
-                    expected,
-                    "{run:?}"
-                );
             }
         }
     }

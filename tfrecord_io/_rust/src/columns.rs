@@ -8,8 +8,9 @@ use arrow_schema::{DataType, FieldRef};
 
 use crate::block::Cells;
 use crate::canonical::{Kind, Span, for_each_step, one_varint};
-use crate::leaf::{Input, Leaf, extend_ints, room};
+use crate::leaf::{Input, Leaf, room};
 use crate::message::Values;
+use crate::packed::unpack;
 
 /// Call `push` with each cell until one does not fit.
 #[inline(always)]
@@ -224,7 +225,7 @@ impl Column {
                 }
             }),
             (Nesting::List(lists), Leaf::Int64(values)) => fill(cells, |cell| {
-                let fits = cell.is_none_or(|run| extend_ints(values, source, run));
+                let fits = cell.is_none_or(|run| unpack(run, source, values));
                 lists.close(values.len());
                 fits
             }),

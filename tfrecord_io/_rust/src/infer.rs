@@ -7,11 +7,12 @@
 use arrow_buffer::Buffer;
 use hashbrown::HashMap;
 
-use crate::canonical::{Kind, Span, count_varints, for_each_bytes, for_each_step, one_varint};
+use crate::canonical::{Kind, Span, for_each_bytes, for_each_step, one_varint};
 use crate::decode::{RecordType, parse};
 use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::message::Values;
+use crate::packed;
 use crate::walk::{Action, Sink, Walker};
 
 /// Where something was seen first: offset and record.
@@ -68,7 +69,7 @@ impl Feature {
                 let bytes = list.end - list.at;
                 bytes.is_multiple_of(4).then_some(bytes / 4)
             }
-            Kind::Int64 => count_varints(data, list),
+            Kind::Int64 => packed::count(list, data),
         };
         let Some(count) = count else { return false };
         let seen = if count == 0 { &self.empty } else { &self.with_values };

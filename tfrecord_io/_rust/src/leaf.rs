@@ -15,6 +15,7 @@ use arrow_schema::DataType;
 use crate::bytes::ByteBuilder;
 use crate::canonical::{Kind, Span, for_each_bytes, for_each_varint, one_float, one_varint};
 use crate::message::Values;
+use crate::packed::unpack;
 
 /// The largest int that float64 surely holds exactly.
 const EXACT: u64 = 1 << 53;
@@ -336,7 +337,7 @@ impl Leaf {
             return true;
         }
         match (self, kind) {
-            (Self::Int64(values), Kind::Int64) => extend_ints(values, input.bytes, list),
+            (Self::Int64(values), Kind::Int64) => unpack(list, input.bytes, values),
             (Self::Float32(values), Kind::Float) => values.extend(input.bytes, list),
             (Self::Bytes(bytes), Kind::Bytes) => for_each_bytes(input.bytes, list, |value| {
                 bytes.push(input.bytes, value);
@@ -428,13 +429,4 @@ impl Leaf {
             Self::Null(length) => Arc::new(NullArray::new(length)),
         })
     }
-}
-
-#[inline(always)]
-pub fn extend_ints(values: &mut Vec<i64>, source: &[u8], run: Span) -> bool {
-    values.reserve(run.end - run.at);
-    for_each_varint(source, run, |int| {
-        values.push(int as i64);
-        true
-    })
 }

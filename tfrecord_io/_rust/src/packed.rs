@@ -1,13 +1,128 @@
-//! Runs of packed ints: varints one behind the other.
+//! Runs of packed ints, varints one behind the other: to ints and from ints.
 
-use fearless_simd::Level;
+use fearless_simd::prelude::*;
+use fearless_simd::{Level, dispatch, u8x64};
 #[cfg(target_arch = "x86_64")]
 use {
-    fearless_simd::{SimdBase, SimdInto, i64x8, kernel, u8x64, u64x8},
+    fearless_simd::{i64x8, kernel, u64x8},
     std::arch::x86_64::*,
 };
 
+use crate::canonical::{Span, for_each_varint};
 use crate::pen::Pen;
+
+/// Append the ints of a run; false if it is damaged.
+#[inline(always)]
+pub fn unpack(run: Span, source: &[u8], values: &mut Vec<i64>) -> bool {
+    values.reserve(run.end - run.at);
+    let mut rest = run;
+    #[cfg(target_arch = "x86_64")]
+    if run.end - run.at >= WORTH_A_CALL
+        && let Level::Avx512(avx512) = Level::new()
+    {
+        rest.at = take_16_at_once(avx512, run, source, values);
+    }
+    for_each_varint(source, rest, |int| {
+        values.push(int as i64);
+        true
+    })
+}
+
+/// How many ints a run holds; none if it is damaged.
+#[inline(always)]
+pub fn count(run: Span, source: &[u8]) -> Option<usize> {
+    let (mut rest, mut count) = (run, 0);
+    if run.end - run.at >= WORTH_A_CALL {
+        (rest.at, count) = dispatch!(Level::new(), simd => count_short(simd, run, source));
+    }
+    let counted = |_| {
+        count += 1;
+        true
+    };
+    for_each_varint(source, rest, counted).then_some(count)
+}
+
+/// Where the first int begins that is not short, or whose 64 bytes are not there; and how many
+/// there are before it.
+#[inline(always)]
+fn count_short<S: Simd>(simd: S, run: Span, source: &[u8]) -> (usize, usize) {
+    let (mut at, mut count) = (run.at, 0);
+    while let Some((_, stops)) = short_varints(simd, source, at, run.end) {
+        count += stops.count_ones() as usize;
+        at += bytes_to_last(stops);
+    }
+    (at, count)
+}
+
+/// The next 64 bytes, and a bit for each that is the last of a varint. `None` if none is, fewer
+/// bytes follow, or a varint takes more than four.
+#[inline(always)]
+fn short_varints<S: Simd>(
+    simd: S,
+    source: &[u8],
+    at: usize,
+    end: usize,
+) -> Option<(u8x64<S>, u64)> {
+    let window = source[at..].first_chunk::<64>().filter(|_| at < end)?;
+    let bytes = u8x64::from_slice(simd, window);
+    let is_of_run = u64::MAX >> (64 - (end - at).min(64));
+    let continues = bytes.simd_ge(0x80).to_bitmask() & is_of_run;
+    let stops = !continues & is_of_run;
+    let is_long = continues & continues >> 1 & continues >> 2 & continues >> 3;
+    (stops != 0 && is_long == 0).then_some((bytes, stops))
+}
+
+/// How many bytes the varints take that end there.
+#[inline(always)]
+fn bytes_to_last(stops: u64) -> usize {
+    64 - stops.leading_zeros() as usize
+}
+
+/// Shorter runs are done before others have begun.
+const WORTH_A_CALL: usize = 16;
+
+#[cfg(target_arch = "x86_64")]
+kernel!(
+    /// Append ints up to the first that is not short, or whose 64 bytes are not there: where that
+    /// one begins. The bytes of 16 varints are spread over the lanes of a register and made ints
+    /// there.
+    fn take_16_at_once(avx512: Avx512, run: Span, source: &[u8], values: &mut Vec<i64>) -> usize {
+        let mut at = run.at;
+        while let Some((bytes, stops)) = short_varints(avx512, source, at, run.end) {
+            let bytes: __m512i = bytes.into();
+            let places: [u8; 64] = std::array::from_fn(|place| place as u8);
+            let places: __m512i = u8x64::from_slice(avx512, &places).into();
+            let mut starts = _mm512_maskz_compress_epi8(stops << 1 | 1, places);
+            let (held, count) = (values.len(), stops.count_ones() as usize);
+            for _ in 0..count.div_ceil(16) {
+                // Of each varint the four bytes from its start on.
+                let start = _mm512_cvtepu8_epi32(_mm512_castsi512_si128(starts));
+                // A product with bytes of one: its start in each.
+                let start = _mm512_mullo_epi32(start, _mm512_set1_epi32(0x0101_0101));
+                let four = _mm512_add_epi8(start, _mm512_set1_epi32(0x0302_0100));
+                let words = _mm512_permutexvar_epi8(four, bytes);
+                // All up to the first byte that does not continue, seven bits of each.
+                let stop = _mm512_andnot_si512(words, _mm512_set1_epi8(-0x80));
+                let below = _mm512_xor_si512(stop, _mm512_sub_epi32(stop, _mm512_set1_epi32(1)));
+                let sevens =
+                    _mm512_and_si512(_mm512_and_si512(words, below), _mm512_set1_epi8(0x7f));
+                let pairs = _mm512_maddubs_epi16(_mm512_set1_epi16(0x80_01u16 as i16), sevens);
+                let ints = _mm512_madd_epi16(pairs, _mm512_set1_epi32(1 << 30 | 1));
+                let mut wide = [0; 16];
+                let halves = [_mm512_castsi512_si256(ints), _mm512_extracti64x4_epi64::<1>(ints)];
+                for (half, wide) in halves.into_iter().zip(wide.as_chunks_mut::<8>().0) {
+                    let half: i64x8<_> = _mm512_cvtepu32_epi64(half).simd_into(avx512);
+                    half.store_slice(wide);
+                }
+                values.extend_from_slice(&wide);
+                starts = _mm512_alignr_epi64::<2>(_mm512_setzero_si512(), starts);
+            }
+            values.truncate(held + count);
+            at += bytes_to_last(stops);
+        }
+        at
+    }
+);
 
 /// Ints packed one behind the other, and where each begins.
 #[derive(Debug, Default)]
@@ -203,6 +318,58 @@ mod tests {
                     let end = pen.pos;
                     assert_eq!((&bytes[..end], found), (&*expected.concat(), starts.clone()));
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn unpacks_what_a_run_holds() {
+        // Ints of all lengths; many short ones, some of them zero; and one long one among them.
+        let edges: Vec<i64> =
+            (0..64).flat_map(|bit| [(1i64 << bit).wrapping_sub(1), 1i64 << bit]).collect();
+        let short: Vec<i64> =
+            (0..300).map(|index| (index * 7919 % 50) << (index % 5 * 5)).collect();
+        let mixed = [&short[..90], &[-1], &short[90..]].concat();
+        for ints in [edges, short, mixed] {
+            for from in 0..ints.len() {
+                let ints = &ints[from..];
+                let run: Vec<u8> = ints.iter().flat_map(|int| varint(*int as u64)).collect();
+                for behind in [0, 3, 70] {
+                    let source = [&[0xff; 5], &run[..], &vec![0x81; behind]].concat();
+                    let run = Span { at: 5, end: 5 + run.len() };
+                    let mut found = vec![17];
+                    assert!(unpack(run, &source, &mut found));
+                    assert_eq!((found[0], &found[1..]), (17, ints));
+                    // Without its last byte the last varint is none, or another one.
+                    let cut = Span { end: run.end - 1, ..run };
+                    let whole = ints.last().is_some_and(|int| (0..0x80).contains(int));
+                    assert_eq!(unpack(cut, &source, &mut Vec::new()), whole);
+                    assert_eq!(count(run, &source), Some(ints.len()));
+                    assert_eq!(count(cut, &source), whole.then(|| ints.len() - 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn counts_varints_as_they_are_read() {
+        let runs: [&[u8]; 8] = [
+            &[],
+            &[1],
+            &[0x80],
+            &[0x80, 1, 5, 0xff, 0xff, 3, 0, 0, 0x90, 0x80, 0],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 7],
+            &[0xff; 10],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
+            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0x80],
+        ];
+        let expected = [Some(0), Some(1), None, Some(6), Some(2), None, None, None];
+        for (run, expected) in runs.into_iter().zip(expected) {
+            // With what does not belong to it behind it, or without.
+            for behind in [0, 9, 70] {
+                let mut data = run.to_vec();
+                data.resize(run.len() + behind, 0);
+                assert_eq!(count(Span { at: 0, end: run.len() }, &data), expected, "{run:?}");
             }
         }
     }
