@@ -106,6 +106,7 @@ kernel!(
                 let below = _mm512_xor_si512(stop, _mm512_sub_epi32(stop, _mm512_set1_epi32(1)));
                 let sevens =
                     _mm512_and_si512(_mm512_and_si512(words, below), _mm512_set1_epi8(0x7f));
+                // Of each pair the first and 2^7 times the second, then of those 2^14 times it.
                 let pairs = _mm512_maddubs_epi16(_mm512_set1_epi16(0x80_01u16 as i16), sevens);
                 let ints = _mm512_madd_epi16(pairs, _mm512_set1_epi32(1 << 30 | 1));
                 let mut wide = [0; 16];
