@@ -280,16 +280,14 @@ mod tests {
     use super::*;
     use crate::pen::tests::varint;
 
-    /// Pack in one of the two ways.
-    type Put = fn(&[i64], &mut Pen<'_>, &mut [u64]);
+    type Put = Box<dyn Fn(&[i64], &mut Pen<'_>, &mut [u64])>;
 
+    /// All ways to pack that this machine has.
     fn ways() -> Vec<Put> {
-        let mut ways: Vec<Put> = vec![put, put_one_by_one];
+        let mut ways: Vec<Put> = vec![Box::new(put), Box::new(put_one_by_one)];
         #[cfg(target_arch = "x86_64")]
-        if Level::new().as_avx512().is_some() {
-            ways.push(|ints, pen, starts| {
-                put_16_at_once(Level::new().as_avx512().unwrap(), ints, pen, starts);
-            });
+        if let Some(avx512) = Level::new().as_avx512() {
+            ways.push(Box::new(move |ints, pen, starts| put_16_at_once(avx512, ints, pen, starts)));
         }
         ways
     }
