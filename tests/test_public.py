@@ -20,9 +20,9 @@ PACKAGE = Path(tfr.__file__).parent
 #: Lowest first. A module imports from its own layer or from those above it in this table; within a
 #: layer nothing goes round in circles. A package stands for those of its modules not named.
 LAYERS = (
-    ("errors", "ownership", "redaction", "range_file", "ranges", "remote_sink"),
+    ("errors", "ownership", "redaction", "range_file", "ranges", "sending", "remote_sink"),
     ("options", "tf_errors", "compression", "partition_values", "filters", "storage_protocol"),
-    ("schema", "layout", "infer", "parallel", "decompression", "local_storage"),
+    ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
     ("storage", "plan", "manifest", "cast"),
     ("codec", "source", "staging", "formats"),

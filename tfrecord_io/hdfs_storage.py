@@ -19,7 +19,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool, in_flight
+from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
+from tfrecord_io.sending import in_flight
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,

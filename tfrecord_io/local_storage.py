@@ -16,8 +16,9 @@ import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, cast
 
+from tfrecord_io.local_sink import LocalSink
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -30,9 +31,6 @@ from tfrecord_io.storage_protocol import (
     limited,
     publish_by_rename,
 )
-
-#: A local sink writes to its file when it holds this many bytes.
-_SPILL_BYTES = 4 * 1024 * 1024
 
 #: Tries to remove a folder into which a task that was not told yet still writes.
 _REMOVE_TRIES = 20
@@ -151,7 +149,7 @@ class LocalStorage:
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
         del final
-        return _LocalSink(path)
+        return LocalSink(path)
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         _write_durably(path, data, "wb")
@@ -217,60 +215,6 @@ class LocalStorage:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-class _LocalSink:
-    """Appends to a file that is open only while bytes go out: a task may have thousands."""
-
-    __slots__ = ("_chunks", "_path", "buffered", "size")
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._chunks: list[Any] = []
-        self.size = 0
-        self.buffered = 0
-
-    def write(self, data: Any) -> None:
-        length = memoryview(data).nbytes
-        self._chunks.append(data)
-        self.size += length
-        self.buffered += length
-        if self.buffered >= _SPILL_BYTES:
-            self.spill()
-
-    def spill(self) -> None:
-        self._write_out(sync=False)
-
-    def close(self) -> str:
-        self._write_out(sync=True)
-        return self._path
-
-    def discard(self) -> None:
-        self._chunks.clear()
-        self.buffered = 0
-
-    def _write_out(self, *, sync: bool) -> None:
-        with Path(self._path).open("ab") as file:
-            start = file.tell()
-            for chunk in self._chunks:
-                file.write(chunk)
-            self._chunks.clear()
-            file.flush()
-            if sync:
-                os.fsync(file.fileno())
-            elif self.buffered >= _SPILL_BYTES:
-                _begin_writing_back(file.fileno(), start, self.buffered)
-            self.buffered = 0
-
-
-def _begin_writing_back(descriptor: int, start: int, length: int) -> None:
-    """Let the disk begin with bytes that a later fsync would wait for.
-
-    That is what Linux does first when it is told that bytes will not be needed; it drops none that
-    are not on the disk yet.
-    """
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_DONTNEED)
 
 
 def _write_durably(path: str, data: bytes, mode: str) -> None:

@@ -12,35 +12,15 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias
+
+from tfrecord_io.sending import take
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024
 
-
-#: Parts that are on their way at a time, over all sinks of this process.
-_PARTS_IN_FLIGHT = 8
-
-_Result = TypeVar("_Result")
-
 #: What was written at once, or a part of it. Clients take only bytes without a slow copy.
 Piece: TypeAlias = bytes | memoryview
-
-_room = threading.BoundedSemaphore(_PARTS_IN_FLIGHT)
-_pool = ThreadPoolExecutor(_PARTS_IN_FLIGHT, "tfrecord-io-upload")
-
-
-def in_flight(call: Callable[[], _Result]) -> Future[_Result]:
-    """Run a call on a thread; wait first while too many run."""
-    _room.acquire()
-    try:
-        future = _pool.submit(call)
-    except BaseException:
-        _room.release()
-        raise
-    future.add_done_callback(lambda _: _room.release())
-    return future
 
 
 class Transfer(Protocol):
@@ -165,14 +145,8 @@ class RemoteSink:
                 end = start + left
             pieces.append(self._spool.get((start, end)))
             left -= end - start
-        while left:
-            chunk = self._chunks.pop(0)
-            if len(chunk) > left:
-                self._chunks.insert(0, chunk[left:])
-                chunk = chunk[:left]
-            pieces.append(chunk)
-            left -= len(chunk)
-            self.buffered -= len(chunk)
+        pieces += take(self._chunks, left)
+        self.buffered -= left
         if self._transfer is None:
             self._transfer = self._begin()
         self._transfer.add(pieces)

@@ -1,0 +1,55 @@
+"""What is on its way to a store, on threads of this process, while the next of it is made."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+#: Calls that run at a time, over all files of this process.
+_IN_FLIGHT = 8
+
+_Result = TypeVar("_Result")
+
+
+class _Threads:
+    def __init__(self) -> None:
+        self.begin()
+        if hasattr(os, "register_at_fork"):
+            # A fork has none of the threads of its parent, whatever the copy of a pool says.
+            os.register_at_fork(after_in_child=self.begin)
+
+    def begin(self) -> None:
+        self.room = threading.BoundedSemaphore(_IN_FLIGHT)
+        self.pool = ThreadPoolExecutor(_IN_FLIGHT, "tfrecord-io-send")
+
+
+_threads = _Threads()
+
+
+def in_flight(call: Callable[[], _Result]) -> Future[_Result]:
+    """Run a call on a thread; wait first while too many run."""
+    room = _threads.room
+    room.acquire()
+    try:
+        future = _threads.pool.submit(call)
+    except BaseException:
+        room.release()
+        raise
+    future.add_done_callback(lambda _: room.release())
+    return future
+
+
+def take(chunks: list[memoryview], size: int) -> list[memoryview]:
+    """Remove the first bytes from chunks that hold at least as many, and return them."""
+    taken = []
+    while size:
+        chunk = chunks.pop(0)
+        if len(chunk) > size:
+            chunks.insert(0, chunk[size:])
+            chunk = chunk[:size]
+        taken.append(chunk)
+        size -= len(chunk)
+    return taken
