@@ -36,7 +36,7 @@ def live():
     return [
         t
         for t in threading.enumerate()
-        if t.name.startswith("tfrecord-io-") and not t.name.startswith("tfrecord-io-upload")
+        if t.name.startswith("tfrecord-io-") and not t.name.startswith("tfrecord-io-send")
     ]
 
 

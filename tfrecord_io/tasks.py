@@ -52,10 +52,13 @@ from tfrecord_io.source import MappedFile, OpenFile, Source, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Decoding, Work, shifted
 
-#: A span is this large: far more than beginning one costs, and a fraction of a usual file.
+#: A span is at most this large: far more than beginning one costs, and a fraction of a usual file.
 _SPAN_BYTES = 8 * 1024 * 1024
 
-#: So is this, where beginning one means to wait for a store to answer.
+#: A file is cut into a multiple of so many spans of one length: two or four threads end together.
+_SPANS = 4
+
+#: And so is this, where beginning one means to wait for a store to answer.
 _REMOTE_SPAN_BYTES = 64 * 1024 * 1024
 
 #: Rows of one file that "skip_file" holds before it reads the file twice.
@@ -117,14 +120,15 @@ def file_spans(
 ) -> tuple[list[Span], MappedFile | None]:
     """Return the spans that a task can be worked on in at the same time, and what they share.
 
-    A plain file is cut about every `_SPAN_BYTES`, or `_REMOTE_SPAN_BYTES`: a remote one at the
-    marks of a manifest, if it has any. Everything else is one span.
+    A plain file is cut into spans of one length, `_SPAN_BYTES` or `_REMOTE_SPAN_BYTES` at most; a
+    remote one at the marks of a manifest, if it has any. Everything else is one span.
     """
     whole = [Span(start=task.start, stop=task.end)], None
     end = task.file.size if task.end is None else task.end
+    size = end - task.start
     is_local = storage.local_path(task.file.path) is not None
     span_bytes = _SPAN_BYTES if is_local else _REMOTE_SPAN_BYTES
-    if end - task.start < 2 * span_bytes or options.on_corrupt in ("skip_file", "keep"):
+    if size < 2 * span_bytes or options.on_corrupt in ("skip_file", "keep"):
         return whole
     marks = [mark for mark, _ in task.file.marks if task.start < mark < end]
     if marks and not is_local:
@@ -136,10 +140,9 @@ def file_spans(
     with _at(task.file), OpenFile(storage, task.file, options, stop=0) as opened:
         if opened.compression is not None:
             return whole
-    first = (task.start // span_bytes + 1) * span_bytes
-    cuts = list(range(first, end, span_bytes))
-    if len(cuts) > 1 and end - cuts[-1] < span_bytes // 2:
-        cuts.pop()
+    count = -(-size // span_bytes)
+    count += -count % _SPANS if is_local else 0
+    cuts = [task.start + size * index // count for index in range(1, count)]
     return _cut(task, cuts, search=True), opened.mapped
 
 
