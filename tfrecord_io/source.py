@@ -23,7 +23,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -154,9 +154,7 @@ class OpenFile:
                 self.source = self._opened = _Mapped(self.mapped, start, stop)
             else:
                 handle.seek(start)
-                self.source = _Streamed(
-                    lambda: handle.read(_CHUNK_BYTES), size=file.size, start=start
-                )
+                self.source = _Streamed(lambda: _chunk(handle), size=file.size, start=start)
         except BaseException:
             self.close()
             raise
@@ -220,6 +218,12 @@ def range_fetcher(storage: Storage, file: ScanFile) -> Fetch:
 def head_of(fetch: Fetch, file: ScanFile) -> bytes:
     """Fetch what tells how a file is compressed."""
     return bytes(fetch(0, min(HEAD_BYTES, file.size)))
+
+
+def _chunk(file: Any) -> memoryview:
+    """Read the next bytes of a file, where Arrow can into memory that was in use before."""
+    buffer = memoryview(pa.allocate_buffer(_CHUNK_BYTES))
+    return buffer[: file.readinto(buffer)]
 
 
 class _Readable(Protocol):
