@@ -15,12 +15,12 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
-from tfrecord_io.sending import in_flight
+from tfrecord_io.sending import Sender
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -353,22 +353,18 @@ class _Stream:
         self._storage = storage
         self._path = path
         self._writer = storage._create(path)
-        self._sent: Future[None] | None = None
+        self._sender = Sender()
 
     def part_bytes(self) -> int:
         return PART_BYTES
 
     def add(self, pieces: Sequence[Piece]) -> None:
-        self._wait()
         if sum(map(len, pieces)) < PART_BYTES:
+            self._sender.wait()
             self._send(pieces)
         else:
-            self._sent = in_flight(lambda: self._send(pieces))
-
-    def _wait(self) -> None:
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            sent.result()
+            sending = [*pieces]
+            self._sender.send(sending, lambda: self._send(sending))
 
     def _send(self, pieces: Sequence[Piece]) -> None:
         with self._storage._own_errors(self._path):
@@ -376,7 +372,7 @@ class _Stream:
                 self._writer.write(block)
 
     def finish(self) -> str:
-        self._wait()
+        self._sender.wait()
         with self._storage._own_errors(self._path):
             # Data nodes keep what they were sent in memory until they are told to sync.
             self._writer.hsync()
@@ -385,7 +381,7 @@ class _Stream:
 
     def cancel(self) -> None:
         with contextlib.suppress(OSError):
-            self._wait()
+            self._sender.wait()
         with contextlib.suppress(OSError), self._storage._own_errors(self._path):
             self._writer.close()
 

@@ -16,13 +16,12 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.sending import in_flight, take
+from tfrecord_io.sending import Sender, take
 
 #: A sink sends its blocks when it holds this many bytes.
 _SEND_BYTES = 4 * 1024 * 1024
@@ -47,12 +46,12 @@ class LocalSink:
         The file; it is made, in a folder that is there.
     """
 
-    __slots__ = ("_chunks", "_path", "_sent", "buffered", "size")
+    __slots__ = ("_chunks", "_path", "_sender", "buffered", "size")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._chunks: list[memoryview] = []
-        self._sent: Future[None] | None = None
+        self._sender = Sender()
         self.size = 0
         self.buffered = 0
 
@@ -78,25 +77,17 @@ class LocalSink:
         """Stop writing; the file stays until its folder is removed."""
         self._chunks, self.buffered = [], 0
         with contextlib.suppress(OSError):
-            self._wait()
+            self._sender.wait()
 
     def _send(self) -> None:
-        self._wait()
         path, rest = self._path, self.size % _BLOCK_BYTES
-        start = self.size - self.buffered
-        border = start + -start % _BLOCK_BYTES
-        unaligned = take(self._chunks, border - start)
-        blocks = take(self._chunks, self.size - rest - border)
+        lead = (self.buffered - self.size) % _BLOCK_BYTES
+        chunks = take(self._chunks, self.buffered - rest)
         self.buffered = rest
-        self._sent = in_flight(lambda: _append(path, unaligned, blocks))
-
-    def _wait(self) -> None:
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            sent.result()
+        self._sender.send(chunks, lambda: _append(path, lead, chunks))
 
     def _write_rest(self, *, sync: bool) -> None:
-        self._wait()
+        self._sender.wait()
         chunks, self._chunks, self.buffered = self._chunks, [], 0
         with Path(self._path).open("ab", buffering=0) as file:
             for chunk in chunks:
@@ -105,12 +96,12 @@ class LocalSink:
                 os.fsync(file.fileno())
 
 
-def _append(path: str, unaligned: Iterable[memoryview], blocks: Iterable[memoryview]) -> None:
-    """Append to a file: what leads to the border of a block, then whole blocks."""
+def _append(path: str, lead: int, chunks: list[memoryview]) -> None:
+    """Append to a file: `lead` bytes up to the border of a block, then whole blocks."""
     with Path(path).open("ab", buffering=0) as file:
-        for chunk in unaligned:
+        for chunk in take(chunks, lead):
             _write_all(file, chunk)
-        for chunk in _aligned(blocks) if _set_direct(file, direct=True) else blocks:
+        for chunk in _aligned(chunks) if _set_direct(file, direct=True) else chunks:
             _write_all(file, chunk)
 
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
 #: Calls that run at a time, over all files of this process.
 _IN_FLIGHT = 8
@@ -40,6 +40,33 @@ def in_flight(call: Callable[[], _Result]) -> Future[_Result]:
         raise
     future.add_done_callback(lambda _: room.release())
     return future
+
+
+class Sender:
+    """Makes one call after the other that sends bytes, each on a thread."""
+
+    __slots__ = ("_chunks", "_sent")
+
+    def __init__(self) -> None:
+        self._chunks: list[Any] = []
+        self._sent: Future[None] | None = None
+
+    def send(self, chunks: list[Any], call: Callable[[], None]) -> None:
+        """Wait for the last call, then begin one that sends `chunks`, a list of its own."""
+        self.wait()
+        self._chunks = chunks
+        self._sent = in_flight(call)
+
+    def wait(self) -> None:
+        """Wait for the last call, and raise what it raised."""
+        sent, self._sent = self._sent, None
+        if sent is None:
+            return
+        try:
+            sent.result()
+        finally:
+            # Here, not there: what another thread frees, an allocator gives out again much later.
+            self._chunks.clear()
 
 
 def take(chunks: list[memoryview], size: int) -> list[memoryview]:

@@ -47,6 +47,7 @@ from tfrecord_io import (
     ownership,
     publish,
     s3_storage,
+    sending,
     staging,
     write,
 )
@@ -242,7 +243,7 @@ class Simulation:
             *((module, "ThreadPoolExecutor", pool) for module in _POOLS),
             *((module, "time", time) for module in _CLOCKS),
             (s3_storage, "in_flight", _done),
-            (hdfs_storage, "in_flight", _done),
+            (sending, "in_flight", _done),
             (fsspec.asyn, "sync", _run_now),
             (ownership, "host", lambda: self._here().host),
             (ownership, "start_time", self._start_time),
