@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import random
 import resource
@@ -85,8 +86,6 @@ class TestContent:
         written = local_sink._written
 
         def watched(file: Any, data: memoryview) -> int:
-            import fcntl
-
             flags = fcntl.fcntl(file, fcntl.F_GETFL)
             seen.append((len(data), bool(flags & os.O_DIRECT)))
             return written(file, data)

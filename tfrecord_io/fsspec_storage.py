@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
@@ -241,7 +241,7 @@ class _Stream:
     def part_bytes(self) -> int:
         return PART_BYTES
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: list[Piece]) -> None:
         self._file.write(b"".join(pieces))
 
     def finish(self) -> str:

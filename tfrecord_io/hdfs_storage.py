@@ -358,13 +358,12 @@ class _Stream:
     def part_bytes(self) -> int:
         return PART_BYTES
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: list[Piece]) -> None:
         if sum(map(len, pieces)) < PART_BYTES:
             self._sender.wait()
             self._send(pieces)
         else:
-            sending = [*pieces]
-            self._sender.send(sending, lambda: self._send(sending))
+            self._sender.send(pieces, lambda: self._send(pieces))
 
     def _send(self, pieces: Sequence[Piece]) -> None:
         with self._storage._own_errors(self._path):

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.sending import Sender, take
+from tfrecord_io.sending import Buffered, Sender, take
 
 #: A sink sends its blocks when it holds this many bytes.
 _SEND_BYTES = 4 * 1024 * 1024
@@ -35,7 +35,7 @@ _BLOCK_BYTES = 4096
 _memory = threading.local()
 
 
-class LocalSink:
+class LocalSink(Buffered):
     """See `tfrecord_io.storage_protocol.Sink`.
 
     The file is open only while bytes go out: a task may have thousands.
@@ -46,21 +46,16 @@ class LocalSink:
         The file; it is made, in a folder that is there.
     """
 
-    __slots__ = ("_chunks", "_path", "_sender", "buffered", "size")
+    __slots__ = ("_path", "_sender")
 
     def __init__(self, path: str) -> None:
+        super().__init__()
         self._path = path
-        self._chunks: list[memoryview] = []
         self._sender = Sender()
-        self.size = 0
-        self.buffered = 0
 
     def write(self, data: Any) -> None:
         """Take bytes, and send what makes up blocks if it is much."""
-        chunk = memoryview(data).cast("B")
-        self._chunks.append(chunk)
-        self.size += len(chunk)
-        self.buffered += len(chunk)
+        self._hold(data)
         if self.buffered >= _SEND_BYTES:
             self._send()
 
@@ -75,20 +70,19 @@ class LocalSink:
 
     def discard(self) -> None:
         """Stop writing; the file stays until its folder is removed."""
-        self._chunks, self.buffered = [], 0
+        self._take(self.buffered)
         with contextlib.suppress(OSError):
             self._sender.wait()
 
     def _send(self) -> None:
         path, rest = self._path, self.size % _BLOCK_BYTES
         lead = (self.buffered - self.size) % _BLOCK_BYTES
-        chunks = take(self._chunks, self.buffered - rest)
-        self.buffered = rest
+        chunks = self._take(self.buffered - rest)
         self._sender.send(chunks, lambda: _append(path, lead, chunks))
 
     def _write_rest(self, *, sync: bool) -> None:
         self._sender.wait()
-        chunks, self._chunks, self.buffered = self._chunks, [], 0
+        chunks = self._take(self.buffered)
         with Path(self._path).open("ab", buffering=0) as file:
             for chunk in chunks:
                 _write_all(file, chunk)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from tfrecord_io.sending import take
+from tfrecord_io.sending import Buffered
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024
@@ -29,8 +29,11 @@ class Transfer(Protocol):
     def part_bytes(self) -> int:
         """Return how long the next part is to be."""
 
-    def add(self, pieces: Sequence[Piece]) -> None:
-        """Send the next part, whose pieces follow each other; may return before it has arrived."""
+    def add(self, pieces: list[Piece]) -> None:
+        """Send the next part, whose pieces follow each other; may return before it has arrived.
+
+        The list is the transfer's own then.
+        """
 
     def finish(self) -> str:
         """Wait until all parts have arrived durably; return what `Sink.close` returns."""
@@ -77,7 +80,7 @@ class Spool:
         return b"".join(pieces)
 
 
-class RemoteSink:
+class RemoteSink(Buffered):
     """See `tfrecord_io.storage_protocol.Sink`.
 
     Parameters
@@ -88,33 +91,26 @@ class RemoteSink:
         Starts the transfer; called with the first bytes that are sent.
     """
 
-    __slots__ = ("_begin", "_chunks", "_places", "_spool", "_transfer", "buffered", "size")
+    __slots__ = ("_begin", "_places", "_spool", "_transfer")
 
     def __init__(self, spool: Spool, begin: Callable[[], Transfer]) -> None:
+        super().__init__()
         self._spool = spool
         self._begin = begin
         self._transfer: Transfer | None = None
-        #: What waits: first the places in the spool, then the chunks in memory.
+        #: What waits: first the places in the spool, then what is in memory.
         self._places: list[tuple[int, int]] = []
-        self._chunks: list[memoryview] = []
-        self.size = 0
-        self.buffered = 0
 
     def write(self, data: Any) -> None:
         """Take bytes, and send them if they make up a part."""
-        chunk = memoryview(data).cast("B")
-        self._chunks.append(chunk)
-        self.size += len(chunk)
-        self.buffered += len(chunk)
+        self._hold(data)
         while self._waiting() >= (part := self._part_bytes()):
             self._send(part)
 
     def spill(self) -> None:
         """Put what is in memory into the spool."""
-        if self._chunks:
-            self._places.append(self._spool.put(self._chunks))
-            self._chunks = []
-            self.buffered = 0
+        if self.buffered:
+            self._places.append(self._spool.put(self._take(self.buffered)))
 
     def close(self) -> str:
         """Send the rest, and wait until all has arrived."""
@@ -125,7 +121,8 @@ class RemoteSink:
 
     def discard(self) -> None:
         """Cancel the transfer."""
-        self._places, self._chunks, self.buffered = [], [], 0
+        self._places = []
+        self._take(self.buffered)
         if self._transfer is not None:
             self._transfer.cancel()
 
@@ -145,8 +142,7 @@ class RemoteSink:
                 end = start + left
             pieces.append(self._spool.get((start, end)))
             left -= end - start
-        pieces += take(self._chunks, left)
-        self.buffered -= left
+        pieces += self._take(left)
         if self._transfer is None:
             self._transfer = self._begin()
         self._transfer.add(pieces)

@@ -22,7 +22,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
@@ -463,7 +463,7 @@ class _PartsUpload:
     def part_bytes(self) -> int:
         return PART_BYTES << min(4, len(self._parts) // _PARTS_OF_A_SIZE)
 
-    def add(self, pieces: Sequence[Piece]) -> None:
+    def add(self, pieces: list[Piece]) -> None:
         number = len(self._parts) + 1
         if number > _MAX_PARTS:
             raise LimitExceededError(

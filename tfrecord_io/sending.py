@@ -69,14 +69,46 @@ class Sender:
             self._chunks.clear()
 
 
+class Buffered:
+    """What sinks have in common: bytes that wait in memory, front to back.
+
+    Attributes
+    ----------
+    size, buffered : int
+        See `tfrecord_io.storage_protocol.Sink`.
+    """
+
+    __slots__ = ("_chunks", "buffered", "size")
+
+    def __init__(self) -> None:
+        self._chunks: list[memoryview] = []
+        self.size = 0
+        self.buffered = 0
+
+    def _hold(self, data: Any) -> None:
+        """Add bytes."""
+        chunk = memoryview(data).cast("B")
+        self._chunks.append(chunk)
+        self.size += len(chunk)
+        self.buffered += len(chunk)
+
+    def _take(self, size: int) -> list[memoryview]:
+        """Remove the first bytes, and return them."""
+        self.buffered -= size
+        return take(self._chunks, size)
+
+
 def take(chunks: list[memoryview], size: int) -> list[memoryview]:
     """Remove the first bytes from chunks that hold at least as many, and return them."""
-    taken = []
+    taken, count = [], 0
     while size:
-        chunk = chunks.pop(0)
+        chunk = chunks[count]
         if len(chunk) > size:
-            chunks.insert(0, chunk[size:])
-            chunk = chunk[:size]
+            taken.append(chunk[:size])
+            chunks[count] = chunk[size:]
+            break
         taken.append(chunk)
         size -= len(chunk)
+        count += 1
+    del chunks[:count]
     return taken

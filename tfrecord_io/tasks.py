@@ -55,11 +55,11 @@ from tfrecord_io.work import Decoding, Work, shifted
 #: A span is at most this large: far more than beginning one costs, and a fraction of a usual file.
 _SPAN_BYTES = 8 * 1024 * 1024
 
-#: A file is cut into a multiple of so many spans of one length: two or four threads end together.
-_SPANS = 4
-
-#: And so is this, where beginning one means to wait for a store to answer.
+#: So is this, where beginning one means to wait for a store to answer.
 _REMOTE_SPAN_BYTES = 64 * 1024 * 1024
+
+#: A local file has a multiple of so many spans of one length: two or four threads end together.
+_SPANS = 4
 
 #: Rows of one file that "skip_file" holds before it reads the file twice.
 _HELD_BYTES = 64 * 1024 * 1024
