@@ -85,7 +85,7 @@ class Summary:
     def rows(self) -> int: ...
     def update(self, batch: pa.RecordBatch) -> None: ...
     def columns(self, most_frequent: int) -> list[dict[str, Any]]:
-        """Return counts, extremes, sums, estimates and samples of each column."""
+        """Return counts, extremes, sums, estimates and sorted samples of each column."""
 
 def encode_batch(batch: pa.RecordBatch, record_type: str) -> tuple[pa.UInt8Array, pa.UInt64Array]:
     """Return framed records and where each begins; see `tfrecord_io.codec.base.BatchEncoder`."""

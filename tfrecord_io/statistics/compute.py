@@ -290,7 +290,7 @@ def _text(value: bytes, t: pa.DataType) -> str | bytes:
 
 
 def _numbers(found: _Found, t: pa.DataType) -> NumberStatistics:
-    sample = np.sort(found["sample"].to_numpy())
+    sample = found["sample"].to_numpy()
     ranks = {f"{q}%": round((len(sample) - 1) * q / 100) for q in _QUANTILES} if len(sample) else {}
     mean = found["mean"]
     if mean is not None and not (pat.is_floating(t) or pat.is_integer(t) or pat.is_boolean(t)):

@@ -314,7 +314,7 @@ where
     dict.set_item("min", numbers.extremes.map(|(least, _)| least))?;
     dict.set_item("max", numbers.extremes.map(|(_, most)| most))?;
     dict.set_item("mean", numbers.mean())?;
-    let sample = PrimitiveArray::<A>::from_iter_values(numbers.sample.values.iter().copied());
+    let sample = PrimitiveArray::<A>::from_iter_values(numbers.sorted_sample());
     dict.set_item("sample", sample.into_data().to_pyarrow(py)?)?;
     Ok(dict)
 }

@@ -1,5 +1,7 @@
 //! What the columns of record batches hold: counts, extremes, sums, and sketches (`sketch.rs`).
 
+use std::cmp::Ordering;
+
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
@@ -229,7 +231,7 @@ pub struct Numbers<T: Number> {
     pub nans: u64,
     pub extremes: Option<(T, T)>,
     sum: T::Sum,
-    pub sample: Sample<T>,
+    sample: Sample<T>,
 }
 
 impl<T: Number> Numbers<T> {
@@ -243,6 +245,13 @@ impl<T: Number> Numbers<T> {
         self.sum += T::sum(values, least, most);
         self.count += values.len() as u64;
         self.sample.extend(values);
+    }
+
+    /// The sample, the least value first.
+    pub fn sorted_sample(&self) -> Vec<T> {
+        let mut values = self.sample.values.clone();
+        values.sort_unstable_by(|one, other| one.partial_cmp(other).unwrap_or(Ordering::Equal));
+        values
     }
 
     pub fn mean(&self) -> Option<f64> {
