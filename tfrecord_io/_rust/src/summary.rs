@@ -112,6 +112,12 @@ fn extremes_of<T: Copy + PartialOrd, const LANES: usize>(
     )
 }
 
+/// The same of ints, where the compiler finds the lanes by itself.
+#[inline(always)]
+fn extremes_of_ints<T: Copy + Ord>(values: &[T], least: T, most: T) -> (T, T) {
+    values.iter().fold((least, most), |(least, most), value| (least.min(*value), most.max(*value)))
+}
+
 /// The same for sums.
 #[inline(always)]
 fn sum_of<T: Copy + Into<f64>>(values: &[T]) -> f64 {
@@ -130,7 +136,7 @@ impl Number for i32 {
 
     #[inline(always)]
     fn extremes(values: &[i32], least: i32, most: i32) -> (i32, i32) {
-        extremes_of::<_, 16>(values, least, most)
+        extremes_of_ints(values, least, most)
     }
 
     #[inline(always)]
@@ -144,7 +150,7 @@ impl Number for i64 {
 
     #[inline(always)]
     fn extremes(values: &[i64], least: i64, most: i64) -> (i64, i64) {
-        extremes_of::<_, 4>(values, least, most)
+        extremes_of_ints(values, least, most)
     }
 
     #[inline(always)]
