@@ -378,7 +378,15 @@ impl<T> Default for Sample<T> {
 
 impl<T: Copy> Sample<T> {
     /// Add values that stand together.
-    pub fn extend(&mut self, values: &[T]) {
+    pub fn extend(&mut self, mut values: &[T]) {
+        if self.level == 0 {
+            // All are taken, up to the one that makes the sample full.
+            let room = FULL - 1 - self.values.len();
+            let (taken, rest) = values.split_at(room.min(values.len()));
+            self.values.extend_from_slice(taken);
+            self.random = self.random.wrapping_add(taken.len() as u64);
+            values = rest;
+        }
         let mut at = self.skip as usize;
         while let Some(value) = values.get(at) {
             self.take(*value);
