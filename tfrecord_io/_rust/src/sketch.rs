@@ -137,6 +137,8 @@ pub struct Distinct<H> {
     mask: u64,
     /// So many of those until the mask is looked for again.
     left: usize,
+    /// So many values until few of them raise a register.
+    early: usize,
     hash: PhantomData<H>,
 }
 
@@ -144,11 +146,17 @@ const PRECISION: u32 = 14;
 const REGISTERS: usize = 1 << PRECISION;
 /// Hashes that are looked at together: a bit for each fits a word.
 const GROUP: usize = u32::BITS as usize;
+/// So many groups are searched before what was found in them is taken.
+const GROUPS: usize = 16;
+/// With so many bits a mask lets one hash of four through.
+const WORTH_CHOOSING: u32 = 2;
+/// When so many distinct values came, one of ten still raises a register.
+const EARLY: usize = 16 * REGISTERS;
 
 impl<H> Default for Distinct<H> {
     fn default() -> Self {
         let registers = Box::new([0; REGISTERS]);
-        Self { registers, mask: 0, left: REGISTERS, hash: PhantomData }
+        Self { registers, mask: 0, left: REGISTERS, early: EARLY, hash: PhantomData }
     }
 }
 
@@ -158,30 +166,53 @@ impl<H: Hash> Distinct<H> {
 
     /// Add values by their hashes.
     #[inline(always)]
-    pub fn extend<S: Simd>(&mut self, simd: S, hashes: &[H]) {
-        let (groups, rest) = hashes.as_chunks::<GROUP>();
-        for group in groups {
-            let chosen = H::with_zeros(simd, group, self.mask);
-            if chosen != 0 {
-                self.raise(group, chosen);
+    pub fn extend<S: Simd, T: Copy>(&mut self, simd: S, values: &[T], hash: impl Fn(T) -> H) {
+        let (groups, rest) = values.as_chunks::<GROUP>();
+        let mut looked_at = rest.len();
+        // A mask of few bits lets so many through that choosing them costs more than it saves.
+        if self.mask.count_ones() < WORTH_CHOOSING {
+            looked_at = values.len();
+            let is_early = self.early > 0;
+            self.early = self.early.saturating_sub(values.len());
+            for group in groups {
+                group.map(&hash).into_iter().for_each(|hash| self.raise(hash, is_early));
+            }
+        } else {
+            for groups in groups.chunks(GROUPS) {
+                // Those with any are noted without a branch, which could not be predicted.
+                let (mut found, mut count) = ([(0, 0u32); GROUPS], 0);
+                for (index, group) in groups.iter().enumerate() {
+                    let chosen = H::with_zeros(simd, &group.map(&hash), self.mask);
+                    found[count % GROUPS] = (index, chosen);
+                    count += usize::from(chosen != 0);
+                }
+                for (index, chosen) in &found[..count] {
+                    looked_at += chosen.count_ones() as usize;
+                    let mut chosen = *chosen;
+                    while chosen != 0 {
+                        let at = chosen.trailing_zeros() as usize;
+                        self.raise(hash(groups[*index][at % GROUP]), false);
+                        chosen &= chosen - 1;
+                    }
+                }
             }
         }
-        for hash in rest {
-            self.raise(&[*hash], 1);
+        rest.iter().for_each(|value| self.raise(hash(*value), false));
+        self.left = self.left.saturating_sub(looked_at);
+        if self.left == 0 {
+            self.look();
         }
     }
 
-    /// Add those of a group whose bits are ones.
-    fn raise(&mut self, group: &[H], mut chosen: u32) {
-        self.left = self.left.saturating_sub(chosen.count_ones() as usize);
-        while chosen != 0 {
-            let hash = group[chosen.trailing_zeros() as usize % group.len()].ended();
-            let held = &mut self.registers[(hash >> (64 - PRECISION)) as usize];
-            *held = (*held).max((hash << PRECISION).leading_zeros() as u8 + 1);
-            chosen &= chosen - 1;
-        }
-        if self.left == 0 {
-            self.look();
+    #[inline(always)]
+    fn raise(&mut self, hash: H, is_early: bool) {
+        let hash = hash.ended();
+        let held = &mut self.registers[(hash >> (64 - PRECISION)) as usize];
+        let rank = (hash << PRECISION).leading_zeros() as u8 + 1;
+        // At first nobody could predict this. Later it is hardly ever true, and so no value waits
+        // for an equal one before it.
+        if is_early || rank > *held {
+            *held = rank.max(*held);
         }
     }
 
@@ -432,7 +463,7 @@ mod tests {
     use super::*;
 
     fn extend<H: Hash>(found: &mut Distinct<H>, hashes: &[H]) {
-        dispatch!(Level::new(), simd => found.extend(simd, hashes));
+        dispatch!(Level::new(), simd => found.extend(simd, hashes, |hash| hash));
     }
 
     fn hash_of(value: &[u8]) -> u64 {

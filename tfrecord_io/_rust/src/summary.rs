@@ -286,7 +286,7 @@ impl Strings {
             }
             dispatch!(level, simd => {
                 self.lengths.extend(lengths);
-                self.distinct.extend(simd, hashes);
+                self.distinct.extend(simd, hashes, |hash| hash);
             });
             for ((row, length), hash) in rows.iter().zip(lengths).zip(hashes) {
                 if *length as usize <= LONGEST {
@@ -417,27 +417,21 @@ fn update_floats<S: Simd, T: Float>(
     numbers: &mut Numbers<T>,
     distinct: &mut Distinct<T::Hash>,
 ) {
-    let mut hashes = [T::Hash::default(); BLOCK];
-    let mut nans = 0u32;
-    for (value, held) in block.iter().zip(&mut hashes) {
-        *held = value.hash();
-        nans += u32::from(value.is_nan());
-    }
+    let nans: u32 = block.iter().map(|value| u32::from(value.is_nan())).sum();
     if nans == 0 {
-        distinct.extend(simd, &hashes[..block.len()]);
+        distinct.extend(simd, block, T::hash);
         numbers.extend(block);
         return;
     }
     numbers.nans += u64::from(nans);
-    distinct.extend(simd, &[T::NAN.hash()]);
+    distinct.extend(simd, &[T::NAN], T::hash);
     let mut packed = [T::default(); BLOCK];
     let mut count = 0;
-    for (value, hash) in block.iter().zip(hashes) {
+    for value in block {
         packed[count % BLOCK] = *value;
-        hashes[count % BLOCK] = hash;
         count += usize::from(!value.is_nan());
     }
-    distinct.extend(simd, &hashes[..count]);
+    distinct.extend(simd, &packed[..count], T::hash);
     numbers.extend(&packed[..count]);
 }
 
@@ -449,11 +443,7 @@ fn update_ints<S: Simd>(
     numbers: &mut Numbers<i64>,
     distinct: &mut Distinct<u64>,
 ) {
-    let mut hashes = [0; BLOCK];
-    for (value, held) in block.iter().zip(&mut hashes) {
-        *held = hash_bits(*value as u64);
-    }
-    distinct.extend(simd, &hashes[..block.len()]);
+    distinct.extend(simd, block, |value| hash_bits(value as u64));
     numbers.extend(block);
 }
 
