@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use std::marker::PhantomData;
 
 use fearless_simd::prelude::*;
-use fearless_simd::{u32x16, u64x8};
+use fearless_simd::{u32x16, u64x4, u64x8};
 use foldhash::quality::FixedState;
 
 /// The longest strings that are hashed as two words.
@@ -283,19 +283,22 @@ fn tau(mut x: f64) -> f64 {
 /// Counting needs no more of a string than its hash and its row, until `hold` is given the strings.
 #[derive(Debug)]
 pub struct Frequent {
-    sets: Box<[Set]>,
+    sets: Box<[Set; SETS]>,
     /// The strings, each with its hash: one whose counter was given away is of no meaning.
     held: Vec<[(u64, Vec<u8>); WAYS]>,
 }
 
-/// Its counters, and behind them one place more, for strings that found none: they need no branch.
+/// Its counters; vectors of them lie in one line of the cache.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Set {
-    hashes: [u64; WAYS + 1],
-    /// The last one is what the others have lost.
-    counts: [u64; WAYS + 1],
-    /// The row in which each string was seen since the last `hold`.
+    hashes: [u64; WAYS],
+    counts: [u64; WAYS],
+    /// The row in which each string was seen since the last `hold`; the last one is that of a
+    /// string that found no counter.
     rows: [u32; WAYS + 1],
+    /// What was taken off each counter.
+    lost: u64,
 }
 
 const WAYS: usize = 4;
@@ -305,47 +308,66 @@ const NOT_SEEN: u32 = u32::MAX;
 /// Longer strings are not looked at: what is so long is no category.
 pub const LONGEST: usize = 256;
 
+/// Where a new string puts its hash, as a mask, and what it adds to the counts: for each way that may
+/// be the first that is free, and if none is.
+///
+/// So all ways are stored as one vector, as they are loaded: else the next string of the set would
+/// wait until this one has reached the cache.
+const CHANGES: [([u64; WAYS], [u64; WAYS]); WAYS + 1] = {
+    let mut changes = [([0; WAYS], [0; WAYS]); WAYS + 1];
+    let mut way = 0;
+    while way < WAYS {
+        (changes[way].0[way], changes[way].1[way]) = (u64::MAX, 1);
+        way += 1;
+    }
+    changes[WAYS].1 = [u64::MAX; WAYS];
+    changes
+};
+
 /// A string, how often it was seen at least, and at most.
 pub type Count = (Box<[u8]>, u64, u64);
-
-impl Set {
-    fn lost(&self) -> u64 {
-        self.counts[WAYS]
-    }
-}
 
 impl Default for Frequent {
     fn default() -> Self {
         // No string of a set has a hash that belongs to another one.
         let set = |index: usize| Set {
-            hashes: [!index as u64; WAYS + 1],
-            counts: [0; WAYS + 1],
+            hashes: [!index as u64; WAYS],
+            counts: [0; WAYS],
             rows: [NOT_SEEN; WAYS + 1],
+            lost: 0,
         };
         let held =
             |index: usize| [const { Vec::new() }; WAYS].map(|string| (!index as u64, string));
-        Self { sets: (0..SETS).map(set).collect(), held: (0..SETS).map(held).collect() }
+        Self { sets: Box::new(std::array::from_fn(set)), held: (0..SETS).map(held).collect() }
     }
 }
 
 impl Frequent {
-    /// Count a string. There is no branch in it, as nobody could predict any.
+    /// Count strings, each by its hash and its row.
     #[inline(always)]
-    pub fn add(&mut self, hash: u64, row: u32) {
-        let set = &mut self.sets[hash as usize % SETS];
-        // Its own counter, else the first that is free.
-        let mut way = WAYS;
-        for other in (0..WAYS).rev() {
-            way = if set.counts[other] == 0 { other } else { way };
+    pub fn extend<S: Simd>(&mut self, simd: S, strings: impl Iterator<Item = (u64, u32)>) {
+        let sets = &mut *self.sets;
+        for (hash, row) in strings {
+            let set = &mut sets[hash as usize % SETS];
+            let hashes = u64x4::simd_from(simd, set.hashes);
+            // Most columns hold either few strings or ever new ones, so this can be predicted.
+            let own = hashes.simd_eq(hash).to_bitmask().trailing_zeros() as usize;
+            if own < WAYS {
+                set.counts[own] += 1;
+                set.rows[own] = row;
+                continue;
+            }
+            // Nobody could predict whether there is a free counter, and which.
+            let counts = u64x4::simd_from(simd, set.counts);
+            let free = counts.simd_eq(0).to_bitmask() | 1 << WAYS;
+            let way = free.trailing_zeros() as usize;
+            let (taken, added) = CHANGES[way];
+            let taken = u64x4::simd_from(simd, taken);
+            (hashes ^ ((hashes ^ hash) & taken)).store_slice(&mut set.hashes);
+            (counts + u64x4::simd_from(simd, added)).store_slice(&mut set.counts);
+            set.rows[way] = row;
+            set.lost += u64::from(way == WAYS);
         }
-        for other in 0..WAYS {
-            way = if set.hashes[other] == hash { other } else { way };
-        }
-        let lost = u64::from(way == WAYS);
-        set.counts[..WAYS].iter_mut().for_each(|count| *count -= lost);
-        set.counts[way] += 1;
-        set.hashes[way] = hash;
-        set.rows[way] = row;
     }
 
     /// Get hold of the strings that were counted since the last time.
@@ -353,7 +375,7 @@ impl Frequent {
     /// Where strings come and go, one is only held when it came twice.
     pub fn hold<'a>(&mut self, string: impl Fn(u32) -> &'a [u8]) {
         for (set, held) in self.sets.iter_mut().zip(&mut self.held) {
-            let least = u64::from(set.lost() > 0);
+            let least = u64::from(set.lost > 0);
             for (way, (hash, value)) in held.iter_mut().enumerate() {
                 let row = std::mem::replace(&mut set.rows[way], NOT_SEEN);
                 if row != NOT_SEEN && set.counts[way] > least && *hash != set.hashes[way] {
@@ -372,7 +394,7 @@ impl Frequent {
             for (way, (hash, value)) in held.iter().enumerate() {
                 let count = set.counts[way];
                 if count > 0 && set.hashes[way] == *hash {
-                    found.push((value.as_slice().into(), count, count + set.lost()));
+                    found.push((value.as_slice().into(), count, count + set.lost));
                 }
             }
         }
@@ -612,6 +634,10 @@ mod tests {
         assert_eq!(found.estimate(), 32f64.exp2());
     }
 
+    fn count(sketch: &mut Frequent, hash: u64, row: u32) {
+        dispatch!(Level::new(), simd => sketch.extend(simd, [(hash, row)].into_iter()));
+    }
+
     /// Count strings in batches of so many; also how often each came.
     fn counted(strings: &[String], batch: usize) -> (Frequent, HashMap<&[u8], u64>) {
         let mut sketch = Frequent::default();
@@ -619,7 +645,7 @@ mod tests {
         for strings in strings.chunks(batch) {
             for (row, string) in strings.iter().enumerate() {
                 *exact.entry(string.as_bytes()).or_default() += 1;
-                sketch.add(hash_of(string.as_bytes()), row as u32);
+                count(&mut sketch, hash_of(string.as_bytes()), row as u32);
             }
             sketch.hold(|row| strings[row as usize].as_bytes());
         }
@@ -662,7 +688,7 @@ mod tests {
             .map(|(value, least, most)| (value, (least, most)))
             .collect();
         for (value, count) in exact {
-            let lost = sketch.sets[hash_of(value) as usize % SETS].lost();
+            let lost = sketch.sets[hash_of(value) as usize % SETS].lost;
             match found.get(value) {
                 Some((least, most)) => {
                     assert!(*least <= count && count <= *most && most - least == lost);
@@ -686,7 +712,7 @@ mod tests {
     fn strings_whose_hash_is_that_of_nothing_are_counted() {
         let mut sketch = Frequent::default();
         for (row, hash) in [0, u64::MAX, !1, 1, 0, 0, u64::MAX].into_iter().enumerate() {
-            sketch.add(hash, row as u32);
+            count(&mut sketch, hash, row as u32);
         }
         let names: Vec<_> = (0..7).map(|row: u8| [row]).collect();
         sketch.hold(|row| &names[row as usize]);

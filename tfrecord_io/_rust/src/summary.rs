@@ -271,30 +271,26 @@ impl Strings {
     }
 
     fn update(&mut self, nulls: Option<&NullBuffer>, ends: &[i32], data: &[u8]) {
-        let span = |row: u32| {
-            let [from, to] = [0, 1].map(|end| ends[row as usize + end] as usize);
-            from..to
-        };
         let level = Level::new();
+        let (mut starts, mut lengths, mut hashes) = ([0; BLOCK], [0; BLOCK], [0; BLOCK]);
         for_each_block(ends.len() - 1, nulls, |rows| {
-            let (mut lengths, mut hashes) = ([0; BLOCK], [0; BLOCK]);
             let (lengths, hashes) = (&mut lengths[..rows.len()], &mut hashes[..rows.len()]);
-            for ((row, length), hash) in rows.iter().zip(&mut *lengths).zip(&mut *hashes) {
-                let span = span(*row);
-                *length = span.len() as i32;
-                *hash = hash_string(data, span.start, span.len());
-            }
             dispatch!(level, simd => {
+                let starts = put_lengths(ends, rows, &mut starts, lengths);
+                for ((start, length), hash) in starts.iter().zip(&*lengths).zip(&mut *hashes) {
+                    *hash = hash_string(data, *start as usize, *length as usize);
+                }
                 self.lengths.extend(lengths);
                 self.distinct.extend(simd, hashes, |hash| hash);
+                let strings = lengths.iter().zip(hashes.iter().zip(rows));
+                let short = strings.filter(|(length, _)| **length as usize <= LONGEST);
+                self.frequent.extend(simd, short.map(|(_, (hash, row))| (*hash, *row)));
             });
-            for ((row, length), hash) in rows.iter().zip(lengths).zip(hashes) {
-                if *length as usize <= LONGEST {
-                    self.frequent.add(*hash, *row);
-                }
-            }
         });
-        self.frequent.hold(|row| &data[span(row)]);
+        self.frequent.hold(|row| {
+            let [from, to] = [0, 1].map(|end| ends[row as usize + end] as usize);
+            &data[from..to]
+        });
     }
 }
 
@@ -329,11 +325,11 @@ impl Column {
         while let Some(lists) = array.as_list_opt::<i32>() {
             let ends = lists.value_offsets();
             let numbers = self.lengths_at(depth);
+            let (mut starts, mut lengths) = ([0; BLOCK], [0; BLOCK]);
             for_each_block(lists.len(), lists.nulls(), |rows| {
-                let mut lengths = [0; BLOCK];
                 let lengths = &mut lengths[..rows.len()];
                 dispatch!(level, _ => {
-                    put_lengths(ends, rows, lengths);
+                    put_lengths(ends, rows, &mut starts, lengths);
                     numbers.extend(lengths);
                 });
             });
@@ -392,21 +388,28 @@ impl Values {
     }
 }
 
-/// How long the lists of some rows are.
+/// How long the strings or lists of some rows are; return where they begin, held by `starts` unless
+/// they stand together.
 #[inline(always)]
-fn put_lengths(ends: &[i32], rows: &[u32], lengths: &mut [i32]) {
-    let Some(first) = rows.first().map(|row| *row as usize) else { return };
+fn put_lengths<'a>(
+    ends: &'a [i32],
+    rows: &[u32],
+    starts: &'a mut [i32; BLOCK],
+    lengths: &mut [i32],
+) -> &'a [i32] {
+    let Some(first) = rows.first().map(|row| *row as usize) else { return &[] };
     let ends = &ends[first..];
     if rows.last().is_some_and(|row| *row as usize - first + 1 == rows.len()) {
         for ((start, end), length) in ends.iter().zip(&ends[1..]).zip(lengths) {
             *length = end - start;
         }
-    } else {
-        for (row, length) in rows.iter().zip(lengths) {
-            let row = *row as usize - first;
-            *length = ends[row + 1] - ends[row];
-        }
+        return &ends[..rows.len()];
     }
+    for ((row, held), length) in rows.iter().zip(&mut *starts).zip(lengths) {
+        let row = *row as usize - first;
+        (*held, *length) = (ends[row], ends[row + 1] - ends[row]);
+    }
+    &starts[..rows.len()]
 }
 
 /// Add a block of floats; all NaNs are one value.
