@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
+use fearless_simd::{Level, dispatch};
 
 use crate::crc::masked_crc;
 use crate::decode::RecordType;
@@ -216,11 +217,7 @@ impl<'a> Block<'a> {
                     }
                 }
             } else {
-                for (total, size) in self.features_len.iter_mut().zip(sizes) {
-                    if *size != ABSENT {
-                        *total += entry_len(key, *size);
-                    }
-                }
+                dispatch!(Level::new(), _ => add_entries(&mut self.features_len, key, sizes));
             }
         }
         bad
@@ -294,6 +291,24 @@ impl<'a> Block<'a> {
                 cells.put(out, |pen, row, size| column.put_steps_entry(pen, row, size));
             }
             _ => cells.put(out, |pen, row, size| column.put_entry(pen, row, size)),
+        }
+    }
+}
+
+/// Add to each row's total the size of its entry, if it has one.
+#[inline(always)]
+fn add_entries(totals: &mut [usize], key: usize, sizes: &[usize]) {
+    // Mostly all rows have one, and its tags and lengths take a byte each.
+    let longest = sizes.iter().fold(0, |longest: usize, size| longest.max(*size));
+    if longest.saturating_add(key) < 0x80 - 4 {
+        for (total, size) in totals.iter_mut().zip(sizes) {
+            *total += key + size + 6;
+        }
+        return;
+    }
+    for (total, size) in totals.iter_mut().zip(sizes) {
+        if *size != ABSENT {
+            *total += entry_len(key, *size);
         }
     }
 }

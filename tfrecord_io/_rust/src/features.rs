@@ -7,6 +7,7 @@ use arrow_array::types::{Float32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
+use fearless_simd::{Level, dispatch};
 
 use crate::canonical::Kind;
 use crate::packed::Packed;
@@ -259,10 +260,20 @@ impl<'a> Column<'a> {
         let sizes = rows.clone();
         match (&self.nesting, &self.values) {
             (Nesting::Bare, Values::Null) => into.extend(sizes.map(|_| ABSENT)),
-            (Nesting::Bare, Values::Int64(ints)) => into.extend(
-                ints[rows.clone()].iter().map(|int| VALUE_HEADER + varint_len(*int as u64)),
-            ),
+            (Nesting::Bare, Values::Int64(ints)) => {
+                let ints = ints[rows.clone()].iter();
+                dispatch!(Level::new(), _ => {
+                    into.extend(ints.map(|int| VALUE_HEADER + varint_len(*int as u64)));
+                });
+            }
             (Nesting::Bare, Values::Float32(_)) => into.extend(sizes.map(|_| VALUE_HEADER + 4)),
+            (Nesting::Bare, Values::Bytes { offsets: Offsets::Narrow(ends), .. }) => {
+                let ends = &ends[rows.start..=rows.end];
+                dispatch!(Level::new(), _ => {
+                    let lengths = ends.iter().zip(&ends[1..]).map(|(from, to)| (to - from) as usize);
+                    into.extend(lengths.map(delimited_len));
+                });
+            }
             (Nesting::Bare, Values::Bytes { offsets, .. }) => into.extend(sizes.map(|row| {
                 let (from, to) = offsets.get(row);
                 delimited_len(to - from)
