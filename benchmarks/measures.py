@@ -101,7 +101,7 @@ def measures(workload: str) -> tuple[Measure, ...]:
     out += [
         Measure("inference", ("ours", "observe"), ("ours", "decode"), _INFERENCE),
         Measure("infer_schema", ("ours", "infer_schema"), ("ours", "read_table"), _INFERENCE),
-        Measure("statistics", ("ours", "statistics"), ("ours", "decode"), _STATISTICS),
+        Measure("statistics", ("ours", "statistics"), ("ours", "read_table"), _STATISTICS),
         Measure("frames and CRC only", ("ours", "frames")),
     ]
     encode = ("tfx", "encode") if workload in _ENCODE else None
