@@ -200,10 +200,11 @@ impl<'a> Block<'a> {
             total.clear();
             total.resize(rows.len(), 0);
         }
+        let level = Level::new();
         let mut bad: Option<(usize, &Column<'_>)> = None;
         for (column, runs) in self.columns.iter().zip(&mut self.runs) {
             let first = self.sizes.len();
-            if let Some(row) = column.sizes(rows.clone(), &mut self.sizes, runs)
+            if let Some(row) = column.sizes(level, rows.clone(), &mut self.sizes, runs)
                 && bad.is_none_or(|(held, _)| row < held)
             {
                 bad = Some((row, column));
@@ -217,7 +218,7 @@ impl<'a> Block<'a> {
                     }
                 }
             } else {
-                dispatch!(Level::new(), _ => add_entries(&mut self.features_len, key, sizes));
+                dispatch!(level, _ => add_entries(&mut self.features_len, key, sizes));
             }
         }
         bad
@@ -298,11 +299,13 @@ impl<'a> Block<'a> {
 /// Add to each row's total the size of its entry, if it has one.
 #[inline(always)]
 fn add_entries(totals: &mut [usize], key: usize, sizes: &[usize]) {
-    // Mostly all rows have one, and its tags and lengths take a byte each.
     let longest = sizes.iter().fold(0, |longest: usize, size| longest.max(*size));
-    if longest.saturating_add(key) < 0x80 - 4 {
+    // Mostly all rows have one, and a short one.
+    if longest != ABSENT
+        && let Some(len) = short_entry_len(key, longest)
+    {
         for (total, size) in totals.iter_mut().zip(sizes) {
-            *total += key + size + 6;
+            *total += len - longest + size;
         }
         return;
     }
@@ -316,12 +319,15 @@ fn add_entries(totals: &mut [usize], key: usize, sizes: &[usize]) {
 /// The size of a map entry whose list holds `size` bytes behind a key field of `key` bytes.
 #[inline(always)]
 fn entry_len(key: usize, size: usize) -> usize {
-    // A tag and a length before the entry, the Feature and the list; mostly of one byte each.
+    short_entry_len(key, size)
+        .unwrap_or_else(|| delimited_len(key + delimited_len(delimited_len(size))))
+}
+
+/// The same, if the lengths before the entry, the Feature and the list are of one byte each.
+#[inline(always)]
+fn short_entry_len(key: usize, size: usize) -> Option<usize> {
     let content = key + size + 4;
-    if content < 0x80 {
-        return content + 2;
-    }
-    delimited_len(key + delimited_len(delimited_len(size)))
+    (content < 0x80).then_some(content + 2)
 }
 
 /// The cells of one column that are still to be written.

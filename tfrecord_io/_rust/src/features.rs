@@ -252,6 +252,7 @@ impl<'a> Column<'a> {
     /// into `runs`.
     pub fn sizes(
         &self,
+        level: Level,
         rows: Range<usize>,
         into: &mut Vec<usize>,
         runs: &mut Runs,
@@ -262,14 +263,14 @@ impl<'a> Column<'a> {
             (Nesting::Bare, Values::Null) => into.extend(sizes.map(|_| ABSENT)),
             (Nesting::Bare, Values::Int64(ints)) => {
                 let ints = ints[rows.clone()].iter();
-                dispatch!(Level::new(), _ => {
+                dispatch!(level, _ => {
                     into.extend(ints.map(|int| VALUE_HEADER + varint_len(*int as u64)));
                 });
             }
             (Nesting::Bare, Values::Float32(_)) => into.extend(sizes.map(|_| VALUE_HEADER + 4)),
             (Nesting::Bare, Values::Bytes { offsets: Offsets::Narrow(ends), .. }) => {
                 let ends = &ends[rows.start..=rows.end];
-                dispatch!(Level::new(), _ => {
+                dispatch!(level, _ => {
                     let lengths = ends.iter().zip(&ends[1..]).map(|(from, to)| (to - from) as usize);
                     into.extend(lengths.map(delimited_len));
                 });

@@ -433,7 +433,8 @@ impl<T: Copy> Sample<T> {
     /// Add values that stand together.
     pub fn extend(&mut self, mut values: &[T]) {
         if self.level == 0 {
-            // All are taken, up to the one that makes the sample full.
+            // All are taken, up to the one that makes the sample full; each takes its random number,
+            // so that the sample does not hang on how values are cut.
             let room = FULL - 1 - self.values.len();
             let (taken, rest) = values.split_at(room.min(values.len()));
             self.values.extend_from_slice(taken);
