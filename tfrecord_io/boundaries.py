@@ -3,8 +3,8 @@
 A record can hold whole frames in its payload, so no look at the middle of a file can tell where its
 records start. What can is hopping from header to header, from a place that is known: 12 bytes of
 each record are looked at, several GB a second of a file in the page cache. Each process remembers
-how far it has come in a file, so that its tasks together hop over a file once at most. Stores that
-are no local disk have to send what is hopped over.
+what it found, so that its tasks together hop over a file once at most, however often they run.
+Stores that are no local disk have to send what is hopped over.
 
 A task says from and to which places of the file it reads: the records that start there. So tasks
 that lie side by side read every record once, whatever the file turns out to be: of a compressed one
@@ -28,12 +28,13 @@ _REMEMBERED_FILES = 1024
 
 
 class _Known:
-    """The starts of records that are known of one file."""
+    """The starts of records that are known of one file, and which comes first behind a place."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.offsets = [0]
         self.records = [0]
+        self.first: dict[int, tuple[int, int]] = {}
         self.is_compressed = False
 
     def before(self, place: int) -> tuple[int, int]:
@@ -93,8 +94,8 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
     with known.lock:
         for mark in task.file.marks:
             known.add(*mark)
-        offset, record = known.before(task.start)
-        if offset != task.start or not task.start:
+        if task.start not in known.first:
+            offset, record = known.before(task.start)
             with OpenFile(storage, task.file, options, start=offset, stop=task.start) as opened:
                 known.is_compressed = opened.compression is not None
                 if not known.is_compressed:
@@ -104,6 +105,8 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
                         pass
                     offset, record = counter.offset, counter.record
                     known.add(offset, record)
+            known.first[task.start] = offset, record
+        offset, record = known.first[task.start]
         if not known.is_compressed:
             return task._replace(start=offset, record=record)
     if task.start:

@@ -288,6 +288,14 @@ class TestCutting:
         with pytest.raises(tfr.CorruptDataError, match="write the index again"):
             tfr.read_tfrecord(url, record_type="ByteArray", blocksize="2 MiB", index=index)
 
+    def test_a_file_is_hopped_over_once(self, tmp_path, monkeypatch):
+        payloads = nested(40)
+        (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, payloads)))
+        frame = tfr.read_tfrecord(tmp_path, record_type="ByteArray", blocksize=1000)
+        assert frame["byteArray"].compute().tolist() == payloads
+        monkeypatch.setattr(boundaries, "walk", None)
+        assert frame["byteArray"].compute().tolist() == payloads
+
     def test_at_the_same_time(self, tmp_path):
         payloads = nested(200)
         (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, payloads)))
