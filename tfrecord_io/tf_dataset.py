@@ -42,7 +42,7 @@ _Array: TypeAlias = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layout:
-    """Which columns cross together, by their places among all columns.
+    """Which columns cross together, by their places among all.
 
     What crosses is in this order: a matrix of each group of numbers; vector and matrix of the
     texts; the numbers of each column of fixed-size lists; and for each column alone its values,
@@ -50,6 +50,8 @@ class _Layout:
 
     Attributes
     ----------
+    columns : tuple of TensorColumn
+        All of them.
     numbers : tuple of tuple of int
         Columns of single numbers, those of one type together.
     texts : tuple of int
@@ -60,6 +62,7 @@ class _Layout:
         All others.
     """
 
+    columns: tuple[TensorColumn, ...]
     numbers: tuple[tuple[int, ...], ...]
     texts: tuple[int, ...]
     fixed: tuple[int, ...]
@@ -81,6 +84,7 @@ def _layout(columns: Sequence[TensorColumn]) -> _Layout:
         else:
             numbers.setdefault(str(column.leaf), []).append(index)
     return _Layout(
+        columns=tuple(columns),
         numbers=tuple(map(tuple, numbers.values())),
         texts=tuple(texts),
         fixed=tuple(fixed),
@@ -88,21 +92,17 @@ def _layout(columns: Sequence[TensorColumn]) -> _Layout:
     )
 
 
-def pack(
-    block: pa.RecordBatch, columns: Sequence[TensorColumn], batch_size: int
-) -> Iterator[tuple[_Array, ...]]:
+def pack(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> Iterator[tuple[_Array, ...]]:
     """Give the arrays that cross; their first dimension is that of the batches."""
     whole = block.num_rows - block.num_rows % batch_size
     if whole:
-        yield _packed(block.slice(0, whole), columns, batch_size)
+        yield _packed(block.slice(0, whole), layout, batch_size)
     if whole < block.num_rows:
-        yield _packed(block.slice(whole), columns, block.num_rows - whole)
+        yield _packed(block.slice(whole), layout, block.num_rows - whole)
 
 
-def _packed(
-    block: pa.RecordBatch, columns: Sequence[TensorColumn], batch_size: int
-) -> tuple[_Array, ...]:
-    layout = _layout(columns)
+def _packed(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> tuple[_Array, ...]:
+    columns = layout.columns
     bounds = np.arange(0, block.num_rows + 1, batch_size)
     batches = len(bounds) - 1
 
@@ -128,13 +128,18 @@ def _of_texts(arrays: Sequence[pa.Array], bounds: _Array) -> list[_Array]:
     """Return the bytes of each column in each batch; where texts begin in them, and the end."""
     batches, batch_size = len(bounds) - 1, int(bounds[1])
     joined: _Array = np.empty((batches, len(arrays)), np.object_)
-    starts: _Array = np.empty((batches, len(arrays), batch_size + 1), np.int32)
+    first: _Array = np.empty((len(arrays), batches * batch_size), np.int32)
+    ends: _Array = np.empty((len(arrays), len(bounds)), np.int32)
     for place, array in enumerate(arrays):
         offsets, data = _texts(array)
-        joined[:, place] = _runs(data, offsets[bounds])
-        first = offsets[:-1].reshape(batches, batch_size)
-        np.subtract(first, first[:, :1], out=starts[:, place, :-1])
-        np.subtract(offsets[bounds[1:]], first[:, 0], out=starts[:, place, -1])
+        first[place] = offsets[:-1]
+        ends[place] = offsets[bounds]
+        joined[:, place] = _runs(data, ends[place])
+    bases = ends.T[:-1, :, np.newaxis]
+    starts: _Array = np.empty((batches, len(arrays), batch_size + 1), np.int32)
+    by_batch = first.reshape(len(arrays), batches, batch_size).swapaxes(0, 1)
+    np.subtract(by_batch, bases, out=starts[:, :, :-1])
+    np.subtract(ends.T[1:, :, np.newaxis], bases, out=starts[:, :, -1:])
     return [joined, starts]
 
 
@@ -186,18 +191,18 @@ class _Unpacking:
 
     def __init__(
         self,
-        columns: Sequence[TensorColumn],
+        layout: _Layout,
         rows: int | None,
         *,
         label: str | None,
         features: Mapping[str, Any],
     ) -> None:
         self._tf = tensorflow()
-        self._columns = columns
+        self._columns = layout.columns
+        self._layout = layout
         self._rows = rows
         self._label = label
         self._asked = features
-        self._layout = _layout(columns)
 
     def signature(self) -> tuple[Any, ...]:
         """Return what the arrays are."""
@@ -363,17 +368,17 @@ def dataset(
             storage_options=storage_options,
             threads=threads,
         )
-    found = tensor_columns(stream.plan.schema, defaults)
+    layout = _layout(tensor_columns(stream.plan.schema, defaults))
     if label is not None and label not in stream.plan.schema.names:
         raise OptionError(f"label is {label!r}; the data set has {stream.plan.schema.names}")
     epochs = itertools.count()
 
     def packed() -> Iterator[tuple[_Array, ...]]:
         for block in stream.blocks(next(epochs)):
-            yield from pack(block, found, batch_size)
+            yield from pack(block, layout, batch_size)
 
     unpacking = _Unpacking(
-        found, batch_size if drop_remainder else None, label=label, features=features or {}
+        layout, batch_size if drop_remainder else None, label=label, features=features or {}
     )
     made = tf.data.Dataset.from_generator(packed, output_signature=unpacking.signature()).unbatch()
     count = stream.batch_count
