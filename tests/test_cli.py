@@ -305,6 +305,7 @@ def test_damaged_data_end_with_1(data):
 def test_wrong_usage_ends_with_2(data):
     assert "'nope'" in run("head", data, "--columns", "nope", code=2).stderr
     assert "bogus" in run("head", data, "--filter", "bogus", code=2).stderr
+    assert "'n' with" in run("head", data, "--filter", f"n = {10**20}", code=2).stderr
     assert "max_features" in run("head", data, "--limit", "x=1", code=2).stderr
     assert "max_features" in run("head", data, "--limit", "max_features=0", code=2).stderr
     run("head", code=2)

@@ -1,4 +1,5 @@
 import datetime
+import decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,7 +8,7 @@ import pytest
 from tests.support.frames import examples
 from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import OptionError
-from tfrecord_io.filters import columns_of, expression, parse, possible_rows
+from tfrecord_io.filters import columns_of, expression, filter_batch, parse, possible_rows
 from tfrecord_io.read import plan_scan
 
 field = pc.field
@@ -97,6 +98,25 @@ class TestColumnsOf:
         with pytest.raises(OptionError, match="do not fit"):
             columns_of(field("b") == 1.5, SCHEMA)
 
+    @pytest.mark.parametrize(
+        ("term", "told"),
+        [
+            (("e", "=", 1), "column 'e' is not in the data set"),
+            (("b", "=", 1), "column 'b', which is string, with 1;"),
+            (("d", "=", 10**20), "filters compare 'd' with 100000000000000000000: "),
+            (("a", "in", [1, "x"]), r"filters compare 'a' with \[1, 'x'\]: "),
+            (("a", "=", object()), "filters compare 'a' with <object"),
+            (
+                ("t", "<", datetime.datetime(2026, 1, 1)),
+                r"column 't', which is timestamp\[us, tz=UTC\], with datetime",
+            ),
+        ],
+    )
+    def test_the_term_that_does_not_fit_is_named(self, term, told):
+        schema = SCHEMA.append(pa.field("t", pa.timestamp("us", "UTC")))
+        with pytest.raises(OptionError, match=told):
+            columns_of(parse([("b", "!=", "x"), term]), schema)
+
 
 class TestPossibleRows:
     @pytest.mark.parametrize(
@@ -165,7 +185,7 @@ class TestReading:
         assert names(table) == ["2024x0", "2024x1", "2024x2"]
 
     def test_unknown_column(self, dataset):
-        with pytest.raises(OptionError, match="do not fit"):
+        with pytest.raises(OptionError, match="'nothing' is not in the data set"):
             read_table(dataset, filters=[("nothing", "=", 1)])
 
     def test_dates(self, tmp_path):
@@ -174,3 +194,9 @@ class TestReading:
             (tmp_path / f"day={day}" / "a.tfrecord").write_bytes(examples({"n": 1}))
         filters = [("day", ">", datetime.date(2026, 1, 1))]
         assert len(plan_scan(tmp_path, filters=filters).tasks) == 1
+
+
+def test_values_that_cannot_be_compared_are_told():
+    batch = pa.record_batch({"price": pa.array([decimal.Decimal("1.50")], pa.decimal128(3, 2))})
+    with pytest.raises(OptionError, match="compare with values of the columns' own types"):
+        filter_batch(batch, field("price").isin([1, 2]))

@@ -9,6 +9,7 @@ Nothing here opens a file. Excluding is careful: a file goes only if no row of i
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
@@ -18,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecord_io.errors import OptionError
+from tfrecord_io.options import no_column
 
 Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
@@ -83,14 +85,25 @@ def _not_filters(filters: Filters) -> OptionError:
 
 
 def expression(parsed: list[list[Term]] | pc.Expression | None) -> pc.Expression | None:
-    """Return parsed filters as one expression."""
+    """Return parsed filters as one expression.
+
+    Raises
+    ------
+    OptionError
+        A value that Arrow has no type for.
+    """
     if parsed is None or isinstance(parsed, pc.Expression):
         return parsed
-    groups = [
-        reduce(lambda a, b: a & b, (_OPERATORS[op](pc.field(name), v) for name, op, v in group))
-        for group in parsed
-    ]
+    groups = [reduce(lambda a, b: a & b, map(_compared, group)) for group in parsed]
     return reduce(lambda a, b: a | b, groups)
+
+
+def _compared(term: Term) -> pc.Expression:
+    name, operator, value = term
+    try:
+        return _OPERATORS[operator](pc.field(name), value)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
 
 
 def only_columns(
@@ -107,14 +120,33 @@ def only_columns(
     return expression(groups) if all(groups) else None
 
 
-def columns_of(filter_expression: pc.Expression, schema: pa.Schema) -> list[str]:
-    """Return the names of the columns that an expression needs, in the order of the schema.
+def columns_of(parsed: list[list[Term]] | pc.Expression, schema: pa.Schema) -> list[str]:
+    """Return the names of the columns that filters need, in the order of the schema.
 
     Raises
     ------
     OptionError
-        It does not fit the schema: an unknown column, or a value of another type.
+        They do not fit the schema: an unknown column, or a value of another type.
     """
+    if isinstance(parsed, pc.Expression):
+        return _columns_of_expression(parsed, schema)
+    terms = list(itertools.chain.from_iterable(parsed))
+    for term in terms:
+        name, _, value = term
+        if name not in schema.names:
+            raise no_column(name, schema.names)
+        field = schema.field(name)
+        problem = _problem(_compared(term), pa.schema([field]))
+        if problem is not None:
+            raise OptionError(
+                f"filters compare the column {name!r}, which is {field.type}, with {value!r}; "
+                f"give a value of that type: {problem}"
+            )
+    needed = {name for name, _, _ in terms}
+    return [name for name in schema.names if name in needed]
+
+
+def _columns_of_expression(filter_expression: pc.Expression, schema: pa.Schema) -> list[str]:
     problem = _problem(filter_expression, schema)
     if problem is not None:
         raise OptionError(f"filters do not fit the columns {', '.join(schema.names)}: {problem}")
@@ -139,8 +171,10 @@ def _binds(filter_expression: pc.Expression, schema: pa.Schema, columns: list[in
 
 
 def _problem(filter_expression: pc.Expression, schema: pa.Schema) -> str | None:
+    # Of no rows at all Arrow does not look at everything.
+    nulls = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     try:
-        schema.empty_table().filter(filter_expression)
+        nulls.filter(filter_expression)
     except (pa.ArrowException, TypeError, ValueError) as error:
         return str(error)
     return None
@@ -152,8 +186,20 @@ def fits(filter_expression: pc.Expression, schema: pa.Schema) -> bool:
 
 
 def filter_batch(batch: pa.RecordBatch, filter_expression: pc.Expression) -> pa.RecordBatch:
-    """Return the rows of a batch for which an expression is true."""
-    kept = pa.Table.from_batches([batch]).filter(filter_expression).combine_chunks()
+    """Return the rows of a batch for which an expression is true.
+
+    Raises
+    ------
+    OptionError
+        A value of the batch cannot be compared as the expression says.
+    """
+    try:
+        kept = pa.Table.from_batches([batch]).filter(filter_expression).combine_chunks()
+    except pa.ArrowException as error:
+        raise OptionError(
+            f"filters do not fit the values of their columns: {error}; compare with values of the "
+            "columns' own types"
+        ) from error
     batches = kept.to_batches()
     return batches[0] if batches else batch.slice(0, 0)
 

@@ -6,7 +6,10 @@ line) build them from their own spelling of the same words.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Literal, get_args
 
 from tfrecord_io.errors import OptionError
@@ -39,8 +42,20 @@ def choice(name: str, value: object, choices: object) -> None:
 
 def positive(name: str, value: object) -> None:
     """Raise `OptionError` unless `value` is a whole number above 0."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise OptionError(f"{name} is {value!r}; it must be a whole number above 0")
+
+
+def no_column(name: object, names: Sequence[str]) -> OptionError:
+    """Return the error of a column that is not among those of the data set."""
+    near = difflib.get_close_matches(str(name), names, 3)
+    if near:
+        hint = f"did you mean {', '.join(map(repr, near))}?"
+    elif names:
+        hint = f"it has {', '.join(map(repr, names[:20]))}{' ...' if len(names) > 20 else ''}"
+    else:
+        hint = "it has no columns"
+    return OptionError(f"column {name!r} is not in the data set; {hint}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

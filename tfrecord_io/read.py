@@ -14,7 +14,6 @@ listed, and the listing to one state of the data set: no commit is under way bef
 from __future__ import annotations
 
 import bisect
-import difflib
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,6 +51,7 @@ from tfrecord_io.options import (
     Limits,
     OnCorruptRows,
     RecordType,
+    no_column,
     positive,
 )
 from tfrecord_io.parallel import thread_count
@@ -296,7 +296,7 @@ def plan_scan(
     row_filter = expression(parsed)
     needed = set(out.names)
     if row_filter is not None:
-        of_filter = columns_of(row_filter, full)
+        of_filter = columns_of(parsed, full)
         needed |= set(of_filter)
         if path_column not in of_filter:
             found = _possible(found, partitions, row_filter, full)
@@ -644,17 +644,10 @@ def _projected(
             wanted.append(of_ours)
     for name in wanted:
         if name not in full.names:
-            near = difflib.get_close_matches(str(name), full.names, 3)
-            hint = f"did you mean {', '.join(map(repr, near))}?" if near else _listed(full.names)
-            raise OptionError(f"column {name!r} is not in the data set; {hint}")
+            raise no_column(name, full.names)
     if len(set(wanted)) < len(wanted):
         raise OptionError(f"columns names a column twice: {columns!r}")
     return pa.schema([full.field(name) for name in wanted])
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(map(repr, names[:20]))
-    return f"it has {shown}{' ...' if len(names) > 20 else ''}" if names else "it has no columns"
 
 
 # --- tasks ----------------------------------------------------------------------------------------

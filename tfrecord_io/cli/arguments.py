@@ -221,7 +221,7 @@ filters = click.option(
     multiple=True,
     callback=parsed(filters_of),
     help="Only rows like this: 'month = 1', 'dest in (LAX, SFO)', 'x is null'. "
-    "May be repeated; all must hold.",
+    "May be repeated; all must hold. Times in a column with a zone end in Z.",
 )
 schema = click.option(
     "--schema",
