@@ -139,6 +139,21 @@ def test_nulls(tmp_path: Path) -> None:
         list(tfr.batches(tmp_path / "data", batch_size=2, columns=["pair"]))
 
 
+def test_numbers_may_be_of_numpy(data: str) -> None:
+    def rows(number: Any) -> list[list[int]]:
+        batches = tfr.batches(
+            data,
+            batch_size=number(10),
+            columns=["n"],
+            shuffle=number(50),
+            seed=number(1),
+            shard=(number(0), number(1)),
+        )
+        return [batch["n"].tolist() for batch in batches]
+
+    assert rows(np.int64) == rows(int)
+
+
 @pytest.mark.parametrize(
     ("options", "what"),
     [
@@ -147,6 +162,7 @@ def test_nulls(tmp_path: Path) -> None:
         ({"shuffle": "yes"}, "shuffle"),
         ({"seed": -1, "shuffle": True}, "seed is -1"),
         ({"shard": (2, 2)}, r"shard is \(2, 2\); the index must be from 0 to 1"),
+        ({"shard": (0, 0)}, "the count of shard is 0; it must be a whole number above 0"),
         ({"shard": 3}, r"must be \(index, count\)"),
         ({"framework": "mxnet"}, "framework"),
         ({"defaults": {"none": 1}}, "'none', and no such column"),

@@ -368,6 +368,8 @@ def dataset(
             storage_options=storage_options,
             threads=threads,
         )
+    if not stream.plan.schema.names:
+        raise OptionError("columns is empty; a dataset needs at least one")
     layout = _layout(tensor_columns(stream.plan.schema, defaults))
     if label is not None and label not in stream.plan.schema.names:
         raise OptionError(f"label is {label!r}; the data set has {stream.plan.schema.names}")
@@ -375,10 +377,10 @@ def dataset(
 
     def packed() -> Iterator[tuple[_Array, ...]]:
         for block in stream.blocks(next(epochs)):
-            yield from pack(block, layout, batch_size)
+            yield from pack(block, layout, stream.batch_size)
 
     unpacking = _Unpacking(
-        layout, batch_size if drop_remainder else None, label=label, features=features or {}
+        layout, stream.batch_size if drop_remainder else None, label=label, features=features or {}
     )
     made = tf.data.Dataset.from_generator(packed, output_signature=unpacking.signature()).unbatch()
     count = stream.batch_count

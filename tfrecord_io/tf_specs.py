@@ -14,6 +14,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -139,6 +140,10 @@ def _feature(tf: Any, field: pa.Field, is_required: bool, default: Any, *, ragge
     if default is not None and is_any_list(t):
         raise OptionError(f"defaults names {field.name!r}, which holds lists")
     if default is not None:
+        try:
+            tf.constant(default, dtype)
+        except (TypeError, ValueError) as error:
+            raise OptionError(f"defaults gives {field.name!r} {default!r}: {error}") from error
         return tf.io.FixedLenFeature([], dtype, default)
     if is_required and not is_any_list(t):
         return tf.io.FixedLenFeature([], dtype)
@@ -235,7 +240,7 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
     fields, defaults = [], {}
     for name, feature in features.items():
-        leaf = leaves.get(feature.dtype) if hasattr(feature, "dtype") else None
+        leaf = leaves.get(tf.as_dtype(feature.dtype)) if hasattr(feature, "dtype") else None
         is_fixed = isinstance(feature, tf.io.FixedLenFeature)
         is_any_length = isinstance(feature, tf.io.VarLenFeature | tf.io.RaggedFeature)
         is_own = not getattr(feature, "partitions", ()) and (
@@ -253,7 +258,7 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
         if shape.rank == 0:
             fields.append(pa.field(name, leaf))
             if feature.default_value is not None:
-                defaults[name] = feature.default_value
+                defaults[name] = _single(feature.default_value)
         elif shape.is_fully_defined() and feature.default_value is None:
             fields.append(pa.field(name, pa.list_(leaf, math.prod(shape))))
         else:
@@ -264,11 +269,20 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     return pa.schema(fields), defaults
 
 
+def _single(default: Any) -> Any:
+    """Return a default of a single value, which TensorFlow also takes as a list of one."""
+    if isinstance(default, np.ndarray):
+        default = default.tolist()
+    return default[0] if isinstance(default, list | tuple) and len(default) == 1 else default
+
+
 def conformed(tensor: Any, feature: Any) -> Any:
     """Return a dense or ragged tensor of a column as the specification wants it."""
     tf = tensorflow()
     if isinstance(feature, tf.io.VarLenFeature):
         return tensor.to_sparse()
+    if isinstance(feature, tf.io.RaggedFeature):
+        return tensor.with_row_splits_dtype(feature.row_splits_dtype)
     if isinstance(feature, tf.io.FixedLenFeature):
         shape = tf.TensorShape(feature.shape)
         if shape.rank and shape.rank > 1:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -130,13 +131,13 @@ def plan_rows(
     """
     positive("batch_size", batch_size)
     choice("on_corrupt", on_corrupt, OnCorrupt)
-    if not isinstance(shuffle, int) or shuffle < 0:
+    if not isinstance(shuffle, Integral) or shuffle < 0:
         raise OptionError(f"shuffle is {shuffle!r}; it must be True, False or a number of rows")
     shuffled_rows = SHUFFLED_ROWS if shuffle is True else int(shuffle)
     index, count = _checked_shard(shard)
     if seed is None:
         seed = int.from_bytes(os.urandom(6), "little")
-    elif not isinstance(seed, int) or seed < 0:
+    elif not isinstance(seed, Integral) or seed < 0:
         raise OptionError(f"seed is {seed!r}; it must be a whole number of 0 or more")
     plan = plan_scan(
         path,
@@ -154,10 +155,10 @@ def plan_rows(
     )
     return RowStream(
         plan=plan,
-        batch_size=batch_size,
+        batch_size=int(batch_size),
         drop_remainder=drop_remainder,
         shuffled_rows=shuffled_rows,
-        seed=seed,
+        seed=int(seed),
         shard=(index, count),
         threads=threads,
     )
@@ -167,9 +168,10 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     if shard is None:
         return 0, 1
     is_pair = isinstance(shard, Sequence) and len(shard) == 2
-    if not is_pair or not all(isinstance(number, int) for number in shard):
+    if not is_pair or not all(isinstance(number, Integral) for number in shard):
         raise OptionError(f"shard is {shard!r}; it must be (index, count)")
-    index, count = shard
+    index, count = map(int, shard)
+    positive("the count of shard", count)
     if not 0 <= index < count:
         raise OptionError(f"shard is {shard!r}; the index must be from 0 to {count - 1}")
     return index, count

@@ -361,6 +361,7 @@ def test_spec_of_spark_types(tf: Any) -> None:
         ({"required": ["none"]}, "required names 'none'"),
         ({"defaults": {"none": 1}}, "defaults names 'none'"),
         ({"defaults": {"list": 1}}, "'list', which holds lists"),
+        ({"defaults": {"x": "text"}}, "defaults gives 'x' 'text': "),
     ],
 )
 def test_bad_arguments_of_specs(tf: Any, options: dict[str, Any], what: str) -> None:
@@ -379,7 +380,7 @@ def test_a_dataset_by_a_specification(tf: Any, data: Path) -> None:
         "pair": tf.io.FixedLenFeature([2, 1], tf.int64),
         "list": tf.io.VarLenFeature(tf.int64),
         "words": tf.io.RaggedFeature(tf.string),
-        "none": tf.io.FixedLenFeature([], tf.float32, 0.5),
+        "none": tf.io.FixedLenFeature([], tf.float32, [0.5]),
     }
     files = sorted(map(str, data.glob("part-*")))
     records = tf.data.TFRecordDataset(files).batch(50)
@@ -388,6 +389,8 @@ def test_a_dataset_by_a_specification(tf: Any, data: Path) -> None:
     for mine, other in zip(ours, theirs, strict=True):
         for name in features:
             one, two = mine[name], other[name]
+            if isinstance(two, tf.RaggedTensor):
+                assert one.row_splits.dtype == two.row_splits.dtype
             if isinstance(two, tf.SparseTensor):
                 one, two = tf.sparse.to_dense(one), tf.sparse.to_dense(two)
             assert listed(one) == listed(two), name
@@ -404,3 +407,9 @@ def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
     with pytest.raises(tfr.OptionError, match=r"SparseFeature.*must be a FixedLenFeature"):
         sparse = tf.io.SparseFeature("i", "v", tf.int64, 9)
         tfr.tf.dataset(data, batch_size=10, features={"x": sparse})
+
+
+def test_a_dataset_needs_a_column(tf: Any, data: Path) -> None:
+    for asked in ({"columns": []}, {"features": {}}):
+        with pytest.raises(tfr.OptionError, match="columns is empty"):
+            tfr.tf.dataset(data, batch_size=10, **asked)
