@@ -55,6 +55,8 @@ class Listed:
         That storage.
     root : str
         The folder that was named, or that what was named is in; the manifest is of it.
+    is_pattern : bool
+        Whether a pattern was named.
     below : str
         The folder below which names of folders are partition values.
     infos : list of FileInfo
@@ -66,6 +68,7 @@ class Listed:
     location: int
     storage: Storage
     root: str
+    is_pattern: bool
     below: str
     infos: list[FileInfo]
     manifest: Manifest | None
@@ -158,6 +161,7 @@ def list_paths(
                     location=location,
                     storage=storage,
                     root=look.root,
+                    is_pattern=one.is_pattern,
                     below=look.below,
                     infos=[*look.infos],
                     manifest=look.manifest,

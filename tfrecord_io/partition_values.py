@@ -241,7 +241,9 @@ def _whole_digits(t: pa.DataType) -> int:
     return {pa.int32(): 10, pa.int64(): 20}.get(t, 0)
 
 
-def cast_partition_values(name: str, texts: Sequence[str | None], t: pa.DataType) -> pa.Array:
+def cast_partition_values(
+    name: str, texts: Sequence[str | None], t: pa.DataType, time_zone: str = "UTC"
+) -> pa.Array:
     """Return the values of a partition column's folders as an array of a given type.
 
     Parameters
@@ -249,9 +251,12 @@ def cast_partition_values(name: str, texts: Sequence[str | None], t: pa.DataType
     name : str
         The column's name, for errors.
     texts : sequence of (str or None)
-        Decoded values, None for null. ``01`` is 1; a timestamp with a zone is read as UTC.
+        Decoded values, None for null. ``01`` is 1.
     t : pyarrow.DataType
         From a user's schema, a manifest or `infer_partition_types`.
+    time_zone : str
+        The zone in which texts tell the values of a timestamp with a zone. A time that its clocks
+        went through twice is the earlier one; one that they left out is when they did.
 
     Raises
     ------
@@ -262,7 +267,7 @@ def cast_partition_values(name: str, texts: Sequence[str | None], t: pa.DataType
         if text is not None:
             _check_text(name, text, t)
     try:
-        return _cast_texts(name, texts, t)
+        return _cast_texts(name, texts, t, time_zone)
     except LayoutError:
         raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
@@ -294,9 +299,9 @@ def _check_text(name: str, text: str, t: pa.DataType) -> None:
             )
 
 
-def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType) -> pa.Array:
+def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zone: str) -> pa.Array:
     if pat.is_dictionary(t):
-        return _cast_texts(name, texts, t.value_type).dictionary_encode().cast(t)
+        return _cast_texts(name, texts, t.value_type, time_zone).dictionary_encode().cast(t)
     if pat.is_null(t):
         return pa.nulls(len(texts))
     if _is_text(t):
@@ -322,7 +327,13 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType) -> pa.Ar
     if pat.is_timestamp(t):
         naive = pa.array([None if x is None else x.removesuffix("Z") for x in texts], pa.string())
         stamps = naive.cast(pa.timestamp(t.unit))
-        return stamps if t.tz is None else stamps.cast(pa.int64()).cast(t)
+        if t.tz is None:
+            return stamps
+        if time_zone == "UTC":
+            # No machine needs to know zones for this one.
+            return stamps.cast(pa.int64()).cast(t)
+        zoned = pc.assume_timezone(stamps, time_zone, ambiguous="earliest", nonexistent="latest")
+        return zoned.cast(t)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 
 

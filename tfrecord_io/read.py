@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.compression import from_suffix, normalize_compression
 from tfrecord_io.errors import (
@@ -91,22 +92,35 @@ class Selection:
         URL of the folder below which folders name partition columns, instead of the one read.
     has_partitions : bool
         Whether folders name partition columns at all.
+    is_flat : bool
+        Whether files in folders below the one named are left out if no folder names a partition
+        column.
+    ignores_case : bool
+        Whether a partition column is one of the schema that differs from it in case alone.
+    time_zone : str, optional
+        In which folders that no manifest describes tell times, which are then inferred to be
+        instants. Without it they are times without a zone, or, where a schema has one, UTC.
     """
 
     keep: Callable[[Storage, FileInfo], bool] | None = None
     partition_base: str | None = None
     has_partitions: bool = True
+    is_flat: bool = False
+    ignores_case: bool = False
+    time_zone: str | None = None
 
 
 @dataclass(slots=True)
 class _Found:
     """Files of one folder that were found, before their place in a schema is known.
 
-    `manifest` describes them all, or none of them.
+    `manifest` describes them all, or none of them. `is_below` says whether the folder is one below
+    a folder that was named.
     """
 
     files: list[ScanFile]
     partition: dict[str, str | None]
+    is_below: bool
     manifest: Manifest | None = None
 
 
@@ -240,9 +254,11 @@ def plan_scan(
             positive(name, number)
     parsed = parse(filters)
     listing = _list(_as_list(path), dict(storage_options or {}), selection)
+    if selection.ignores_case and schema is not None:
+        _name_partitions_as(schema, listing)
     for manifest in listing.manifests:
         _check_manifest(manifest, file_format, record_type)
-    partitions = _type_partitions(listing, schema)
+    partitions = _type_partitions(listing, schema, selection.time_zone)
     found = listing.found
     early = only_columns(parsed, partitions.names) if isinstance(parsed, list) else parsed
     if early is not None and fits(early, partitions):
@@ -387,6 +403,8 @@ def _list(
             kept = [info for info in one.infos if selection.keep(one.storage, info)]
             one = replace(one, infos=kept)
         listing.found += _found(one, has_partitions=selection.has_partitions)
+    if selection.is_flat and not any(one.partition for one in listing.found):
+        listing.found = [one for one in listing.found if not one.is_below]
     return listing
 
 
@@ -426,6 +444,7 @@ def _found(listed: Listed, *, has_partitions: bool) -> list[_Found]:
             url = listed.storage.url(folder)
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
+            is_below = not listed.is_pattern and folder != listed.root
         file = ScanFile(listed.location, path, f"{url}/{name}", size, version)
         described = None
         written = known.get(path[start:]) if known else None
@@ -433,7 +452,7 @@ def _found(listed: Listed, *, has_partitions: bool) -> list[_Found]:
             described = manifest
             file = file._replace(rows=written.rows, marks=written.marks)
         if is_next or described is not found[-1].manifest:
-            found.append(_Found([], partition, described))
+            found.append(_Found([], partition, is_below, described))
         found[-1].files.append(file)
     return found
 
@@ -445,7 +464,19 @@ def _files(found: Iterable[_Found]) -> list[ScanFile]:
 # --- partitions -----------------------------------------------------------------------------------
 
 
-def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
+def _name_partitions_as(schema: pa.Schema, listing: _Listing) -> None:
+    """Give partition columns the names of a schema that they differ from in case alone."""
+    spelt = {name.lower(): name for name in schema.names}
+    for one in listing.found:
+        one.partition = {
+            name if name in schema.names else spelt.get(name.lower(), name): text
+            for name, text in one.partition.items()
+        }
+
+
+def _type_partitions(
+    listing: _Listing, schema: pa.Schema | None, time_zone: str | None
+) -> pa.Schema:
     """Return the partition columns with their types, and give every file its values."""
     found = listing.found
     first = found[0].partition if found else {}
@@ -459,11 +490,17 @@ def _type_partitions(listing: _Listing, schema: pa.Schema | None) -> pa.Schema:
             )
     texts = {name: [one.partition[name] for one in found] for name in names}
     inferred = infer_partition_types(texts)
+    zone = None if listing.manifests else time_zone
+    if zone is not None:
+        inferred = {
+            name: pa.timestamp(t.unit, "UTC") if pat.is_timestamp(t) else t
+            for name, t in inferred.items()
+        }
     fields = [_partition_field(name, inferred[name], schema, listing.manifests) for name in names]
     if not found and listing.manifests:
         fields = list(listing.manifests[0].partition_schema)
     values = [
-        cast_partition_values(field.name, texts[field.name], field.type)
+        cast_partition_values(field.name, texts[field.name], field.type, zone or "UTC")
         for field in fields
         if found
     ]

@@ -175,8 +175,63 @@ def test_a_users_schema(spark, events):
     assert frame.schema["id"].dataType == IntegerType()
     assert sorted(row.id for row in frame.collect()) == list(range(12))
     typed = spark.read.load(str(events), format="tfrecord", schema="n string, id double, day date")
-    assert typed.columns == ["n", "id", "day"]
+    assert typed.columns == ["id", "day", "n"]
     assert typed.where("n = '3'").select("day").distinct().collect()[0][0] == dt.date(2026, 1, 2)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ["n string, id long, day date", "id long, N long, DAY string", "DAY date, id long", "id long"],
+)
+def test_partition_columns_of_a_schema_are_as_in_parquet(spark, tmp_path, schema):
+    """By Spark's own sources: they come last, and names are in any case."""
+    frame = spark.range(4).selectExpr("id", "date '2026-01-02' as day", "id % 2 as n")
+
+    def read(name):
+        path = str(tmp_path / name)
+        frame.write.format(name).partitionBy("day", "n").save(path)
+        (tmp_path / name / "_SUCCESS").unlink()
+        return spark.read.format(name).schema(schema).load(path)
+
+    ours, theirs = read("tfrecord"), read("parquet")
+    assert ours.dtypes == theirs.dtypes
+    assert rows(ours) == rows(theirs)
+
+
+def test_folders_tell_times_in_the_sessions_zone(spark, tmp_path):
+    """By Spark's own sources; the zone is not UTC."""
+    assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Kolkata"
+    for name in ("parquet", "tfrecord"):
+        spark.range(1).coalesce(1).write.format(name).save(str(tmp_path / f"one-{name}"))
+        (part,) = (tmp_path / f"one-{name}").glob("part-*")
+        folder = tmp_path / name / "at=2026-01-02 03%3A04%3A05"
+        folder.mkdir(parents=True)
+        shutil.copy(part, folder)
+
+    def told(name, schema=None):
+        reader = spark.read.format(name)
+        frame = (reader if schema is None else reader.schema(schema)).load(str(tmp_path / name))
+        at = "timestamp '2026-01-02 03:04:05'"
+        return frame.dtypes, rows(frame.selectExpr("string(at)", f"at = {at}"))
+
+    assert told("tfrecord") == told("parquet")
+    for kind in ("timestamp", "timestamp_ntz"):
+        assert told("tfrecord", f"id long, at {kind}") == told("parquet", f"id long, at {kind}")
+
+
+def test_folders_that_are_no_partitions(spark, tmp_path):
+    """By Spark's own sources, files below them are read if recursiveFileLookup says so."""
+    for name in ("parquet", "tfrecord"):
+        spark.range(2).coalesce(1).write.format(name).save(str(tmp_path / name))
+        spark.range(7, 9).coalesce(1).write.format(name).save(str(tmp_path / name / "backup"))
+
+    def ids(name, path="", **options):
+        frame = spark.read.format(name).options(**options).load(str(tmp_path / name) + path)
+        return sorted(row.id for row in frame.collect())
+
+    for options in ({}, {"recursiveFileLookup": False}, {"recursiveFileLookup": True}):
+        assert ids("tfrecord", **options) == ids("parquet", **options)
+    assert ids("tfrecord", "/back*") == ids("parquet", "/back*") == [7, 8]
 
 
 def test_a_schema_in_which_values_do_not_fit(spark, events):

@@ -2,6 +2,8 @@
 
 import datetime as dt
 import operator
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
 
@@ -375,8 +377,43 @@ def test_save_as_table_and_buckets_are_refused(spark, tmp_path):
         frame.write.format("tfrecord").saveAsTable("some_table")
     with pytest.raises(AnalysisException, match="bucketBy"):
         frame.write.format("tfrecord").bucketBy(2, "number").save(str(tmp_path / "data"))
+    with pytest.raises(AnalysisException, match="sortBy"):
+        frame.write.format("tfrecord").sortBy("number").save(str(tmp_path / "data"))
     with pytest.raises(AnalysisException, match="there is no path"):
         frame.write.format("tfrecord").save()
+
+
+def test_a_frame_without_columns_is_refused(spark, tmp_path):
+    for name in ("parquet", "tfrecord"):
+        with pytest.raises(AnalysisException) as error:
+            spark.range(3).select().write.format(name).save(str(tmp_path / name))
+        assert condition(error).startswith("EMPTY_SCHEMA_NOT_SUPPORTED_FOR_DATASOURCE")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writes_of_other_threads(spark, tmp_path):
+    frame = spark.range(3)
+    checkpoint = str(tmp_path / "checkpoint")
+
+    def write(way):
+        path = str(tmp_path / way)
+        if way == "writer":
+            frame.write.format("tfrecord").save(path)
+        elif way == "functional":
+            tfr_spark.write_tfrecord(frame, path)
+        else:
+            source = spark.readStream.format("tfrecord").schema("id long").load(path)
+            writer = source.writeStream.format("tfrecord").trigger(availableNow=True)
+            path = str(tmp_path / "out")
+            writer.option("checkpointLocation", checkpoint).start(path).awaitTermination()
+        return tfr.count_rows(path)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(write, "writer").result() == 3
+        assert pool.submit(write, "functional").result() == 3
+    shutil.copytree(tmp_path / "writer", tmp_path / "stream")
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(write, "stream").result() == 3
 
 
 # --- what is not ours -----------------------------------------------------------------------------
@@ -457,3 +494,22 @@ def test_rows_come_in_small_batches(spark, tmp_path, way):
         assert spark.conf.get(BATCH_OPTION) in ("32m", str(32 * 2**20), f"{32 * 2**20}b")
     finally:
         spark.conf.unset(BATCH_OPTION)
+
+
+def test_a_size_that_is_set_meanwhile_stays(spark, tmp_path, monkeypatch):
+    own = type(spark.range(1).write).save
+
+    def save(writer, *args, **more):
+        assert spark.conf.get(BATCH_OPTION) == str(2 * 2**20)
+        spark.conf.set(BATCH_OPTION, "1000000")
+        own(writer, *args, **more)
+
+    tfr_spark.unregister()
+    monkeypatch.setattr(type(spark.range(1).write), "save", save)
+    tfr_spark.register(spark)
+    try:
+        spark.range(1).write.format("tfrecord").save(str(tmp_path / "data"))
+        assert spark.conf.get(BATCH_OPTION).startswith("1000000")
+    finally:
+        spark.conf.unset(BATCH_OPTION)
+        tfr_spark.unregister()

@@ -11,7 +11,7 @@ methods look at what they were asked for:
   the session's settings as options.
 - ``DataFrameWriter.save`` first asks it whether the write is possible, or, for the mode
   ``ignore``, needed. Then it has a fresh writer append, with mode and partition columns as options.
-- ``DataFrameWriter.saveAsTable`` and ``save`` after ``bucketBy`` refuse.
+- ``DataFrameWriter.saveAsTable``, and ``save`` after ``bucketBy`` or ``sortBy``, refuse.
 
 Whatever is not of this format goes on to Spark's own method with the arguments that came. The two
 kinds of session (classic: state behind Py4J; Connect: plain attributes) differ in `_Classic` and
@@ -126,7 +126,7 @@ class _Classic:
             source=java.source(),
             mode=java.curmode().name(),
             partition_by=scala_sequence(columns.get()) if columns.isDefined() else (),
-            is_bucketed=java.bucketColumnNames().isDefined(),
+            is_bucketed=java.bucketColumnNames().isDefined() or java.sortColumnNames().isDefined(),
             options=scala_map(java.extraOptions()),
         )
 
@@ -175,7 +175,7 @@ class _Connect:
             source=told.source,
             mode=told.mode,
             partition_by=tuple(told.partitioning_cols or ()),
-            is_bucketed=bool(told.bucket_cols),
+            is_bucketed=bool(told.bucket_cols or told.sort_cols),
             options=dict(told.options),
         )
 
@@ -322,7 +322,7 @@ def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
             self.format(format)
         told = kind.writing(self)
         if told.is_bucketed:
-            raise refusal("'save' does not support bucketBy; use partitionBy")
+            raise refusal("'save' supports neither bucketBy nor sortBy; use partitionBy")
         _save(kind, own, self, path, told)
 
     return save
@@ -386,13 +386,36 @@ def _small_batches(session: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        session.conf.unset(_BATCH_OPTION)
+        # What somebody else set meanwhile stays.
+        if session.conf.get(_BATCH_OPTION, None) == str(_BATCH_BYTES):
+            session.conf.unset(_BATCH_OPTION)
+
+
+@contextlib.contextmanager
+def active(session: Any) -> Iterator[None]:
+    """Have a classic session be this thread's active one meanwhile.
+
+    Writers look data sources up in that one, and a new thread has none.
+    """
+    if is_connect(session):
+        yield
+        return
+    sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _append(
     own: Callable[..., Any], session: Any, writer: Any, path: str | None, options: Mapping[str, str]
 ) -> None:
-    with _small_batches(session):
+    with _small_batches(session), active(session):
         own(writer.format(NAMES[0]).mode("append").options(**options), path)
 
 

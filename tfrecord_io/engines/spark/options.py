@@ -84,6 +84,10 @@ class ReadOptions:
         Where the partition folders begin.
     is_recursive : bool
         Whether folders are only folders: no partition columns.
+    time_zone : str
+        In which names of folders tell times.
+    case_sensitive : bool
+        Whether names of columns are told apart by case.
     name_glob : str or None
         What file names must fit.
     modified_after, modified_before : float or None
@@ -112,6 +116,8 @@ class ReadOptions:
     columns: tuple[str, ...] | None
     base_path: str | None
     is_recursive: bool
+    time_zone: str
+    case_sensitive: bool
     name_glob: str | None
     modified_after: float | None
     modified_before: float | None
@@ -286,6 +292,8 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         columns=texts.names("columns"),
         base_path=None if base_path is None else resolve(base_path, hadoop),
         is_recursive=texts.flag("recursiveFileLookup", False),
+        time_zone=zone,
+        case_sensitive=settings.case_sensitive,
         name_glob=_pattern(texts.text("pathGlobFilter") or "") or None,
         modified_after=_time(texts, "modifiedAfter", zone),
         modified_before=_time(texts, "modifiedBefore", zone),

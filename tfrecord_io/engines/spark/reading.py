@@ -103,7 +103,12 @@ def _selection(options: ReadOptions) -> Selection:
         )
 
     return Selection(
-        keep=keep, partition_base=options.base_path, has_partitions=not options.is_recursive
+        keep=keep,
+        partition_base=options.base_path,
+        has_partitions=not options.is_recursive,
+        is_flat=not options.is_recursive,
+        ignores_case=not options.case_sensitive,
+        time_zone=options.time_zone,
     )
 
 

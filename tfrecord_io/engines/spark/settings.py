@@ -60,6 +60,8 @@ class Settings:
         ``spark.sql.python.filterPushdown.enabled``.
     time_zone : str
         ``spark.sql.session.timeZone``.
+    case_sensitive : bool
+        ``spark.sql.caseSensitive``.
     default_source : str
         ``spark.sql.sources.default``.
     corrupt_column : str
@@ -77,6 +79,7 @@ class Settings:
     dynamic_overwrite: bool = False
     push_filters: bool = False
     time_zone: str = "UTC"
+    case_sensitive: bool = False
     default_source: str = "parquet"
     corrupt_column: str = "_corrupt_record"
     hadoop: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -151,6 +154,7 @@ def from_conf(
         dynamic_overwrite=overwrite.lower() == "dynamic",
         push_filters=is_true("spark.sql.python.filterPushdown.enabled"),
         time_zone=conf.get("spark.sql.session.timeZone", base.time_zone),
+        case_sensitive=is_true("spark.sql.caseSensitive"),
         default_source=conf.get("spark.sql.sources.default", base.default_source),
         corrupt_column=conf.get("spark.sql.columnNameOfCorruptRecord", base.corrupt_column),
         hadoop=_hadoop_of_conf(conf) if hadoop is None else hadoop,

@@ -135,10 +135,16 @@ def _described(asked: ReadOptions, given: str) -> str:
                 [StructField(one.name, one.dataType, True, one.metadata) for one in struct]
             )
             readable = arrow_schema(struct)
-        found = reading.plan(asked, schema=readable).schema
-        # As in Spark's own sources: partition columns that a schema does not name come last.
-        rest = pa.schema([field for field in found if field.name not in struct.names])
-        struct = StructType([*struct.fields, *spark_schema(rest).fields])
+        plan = reading.plan(asked, schema=readable)
+        # As in Spark's own sources: partition columns come last, named by the schema or not.
+        last = plan.partition_schema.names
+        rest = pa.schema([f for f in plan.schema if f.name in last or f.name not in struct.names])
+        struct = StructType(
+            [
+                *(field for field in struct if field.name not in last),
+                *(struct[f.name] if f.name in struct.names else f for f in spark_schema(rest)),
+            ]
+        )
     return json.dumps({"columns": struct.jsonValue(), "stored": stored})
 
 

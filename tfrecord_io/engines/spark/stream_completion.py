@@ -25,6 +25,7 @@ from pyspark.errors import AnalysisException
 
 from tfrecord_io.engines.spark.completion import (
     Reading,
+    active,
     complete,
     is_needed,
     is_ours,
@@ -215,7 +216,8 @@ def _completed_start(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]
         with translated():
             is_needed(told.session, path, asked, kind.columns(self))
         self.options(**asked)
-        return own(self, path, queryName=queryName)
+        with active(told.session):
+            return own(self, path, queryName=queryName)
 
     return start
 

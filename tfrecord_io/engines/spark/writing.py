@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -34,6 +35,13 @@ from tfrecord_io.write import plan_write
 
 def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = None) -> WriteJob:
     """Begin a job; see `tfrecord_io.write.plan_write`."""
+    if not struct.fields:
+        # Spark's own condition; of such a frame it hands over no rows.
+        raise AnalysisException(
+            message="a frame without columns cannot be written: its rows hold nothing",
+            errorClass="EMPTY_SCHEMA_NOT_SUPPORTED_FOR_DATASOURCE",
+            messageParameters={},
+        )
     schema = arrow_schema(struct)
     return plan_write(
         schema,
