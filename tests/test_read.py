@@ -299,6 +299,10 @@ class TestColumns:
         with pytest.raises(OptionError, match="columns"):
             read_table(file, columns=columns)
 
+    def test_a_schema_is_arrows(self, file):
+        with pytest.raises(OptionError, match="schema is a dict; it must be a pyarrow.Schema"):
+            plan_scan(file, schema={"a": pa.int64()})
+
     def test_schema_names_a_column_twice(self, file):
         schema = pa.schema([("n", pa.int64()), ("n", pa.int64())])
         with pytest.raises(OptionError, match="twice"):

@@ -252,6 +252,8 @@ def plan_scan(
     for name, number in (("sample_files", sample_files), ("task_bytes", task_bytes)):
         if number is not None:
             positive(name, number)
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise OptionError(f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema")
     parsed = parse(filters)
     listing = _list(_as_list(path), dict(storage_options or {}), selection)
     if selection.ignores_case and schema is not None:
