@@ -457,6 +457,131 @@ class TestGroups:
         assert caught.value.row == 11
 
 
+class TestSchemas:
+    """Values are cast exactly, or refused with file, column and row."""
+
+    def refuse(self, tmp_path: Path, path: Path, t: pa.DataType, row: int) -> None:
+        with pytest.raises(SchemaMismatchError, match="give the column another type") as caught:
+            convert(path, tmp_path / "out.parquet", schema=pa.schema([("x", t)]), mode="overwrite")
+        error = caught.value
+        assert (error.path, error.feature, error.row) == (str(path), "x", row)
+        assert not (tmp_path / "out.parquet").exists()
+
+    @pytest.mark.parametrize(
+        ("values", "t"),
+        [
+            (pa.array([0.5, 1e300]), pa.float32()),
+            (pa.array([0.5, 1e-300]), pa.float32()),
+            (pa.array([0.5, 0.1]), pa.float32()),
+            (pa.array([0.5, 1e300]), pa.float16()),
+            (pa.array([0.5, 1e5], pa.float32()), pa.float16()),
+            (pa.array([2048, 2049]), pa.float16()),
+            (pa.array([[0.5], [0.5, 1e300]]), pa.list_(pa.float32())),
+            (pa.array([1, 2]), pa.bool_()),
+            (pa.array([1, -1], pa.int8()), pa.bool_()),
+            (pa.array([None, 0.5]), pa.bool_()),
+            (pa.array([1.0, float("nan")]), pa.bool_()),
+            (pa.array([0.5, 0.125]), pa.decimal128(10, 2)),
+            (pa.array([Decimal("0.50"), Decimal("12345678.91")]), pa.float32()),
+            (pa.array([dt.datetime(2026, 1, 2), SECOND]), pa.date32()),
+            (pa.array([dt.datetime(2026, 1, 2), SECOND]), pa.date64()),
+            (pa.array([None, SECOND]), pa.time64("us")),
+            (pa.array([0, -1]), pa.time64("us")),
+            (pa.array([86_400_000, 86_400_001]), pa.date64()),
+            (pa.array(["0.1", "1e300"]), pa.float32()),
+            (pa.array(["inf", "1e400"]), pa.float64()),
+            (pa.array(["0", "1e-50"]), pa.float32()),
+        ],
+    )
+    def test_what_does_not_fit(self, tmp_path: Path, values: pa.Array, t: pa.DataType) -> None:
+        pq.write_table(pa.table({"x": values}), tmp_path / "in.parquet")
+        self.refuse(tmp_path, tmp_path / "in.parquet", t, 1)
+
+    @pytest.mark.parametrize(
+        ("values", "t", "expected"),
+        [
+            ([0.5, None, float("inf")], pa.float32(), [0.5, None, float("inf")]),
+            ([1, 0, None], pa.bool_(), [True, False, None]),
+            ([0.0, 1.0], pa.bool_(), [False, True]),
+            ([2048, -7], pa.float16(), [2048.0, -7.0]),
+            ([[0.5, 1.5], None, []], pa.list_(pa.float32()), [[0.5, 1.5], None, []]),
+            ([0.1, 6.3], pa.decimal128(10, 2), [Decimal("0.10"), Decimal("6.30")]),
+            # pyarrow's own cast gives 6.300000000000001.
+            ([Decimal("6.3"), None], pa.float64(), [6.3, None]),
+            ([[Decimal("6.3")]], pa.list_(pa.float64()), [[6.3]]),
+            ([dt.datetime(2026, 1, 2), None], pa.date32(), [DAY, None]),
+            (["0.1", "inf", None, "-0.0"], pa.float64(), [0.1, float("inf"), None, -0.0]),
+        ],
+    )
+    def test_what_fits(
+        self, tmp_path: Path, values: list[Any], t: pa.DataType, expected: list[Any]
+    ) -> None:
+        with pa.ipc.new_file(tmp_path / "x.arrow", pa.schema([("x", pa.array(values).type)])) as f:
+            f.write(pa.record_batch({"x": values}))
+        convert(tmp_path / "x.arrow", tmp_path / "y.arrow", schema=pa.schema([("x", t)]))
+        with pa.ipc.open_file(tmp_path / "y.arrow") as reader:
+            assert reader.read_all().to_pylist() == [{"x": value} for value in expected]
+
+    def test_nan_stays(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"x": [float("nan")]}), tmp_path / "x.parquet")
+        convert(tmp_path / "x.parquet", tmp_path / "ds", schema=pa.schema([("x", pa.float32())]))
+        all_equal(tmp_path / "ds", examples({"x": float("nan")}))
+
+    def test_list_views(self, tmp_path: Path) -> None:
+        views = pa.ListViewArray.from_arrays([2, 0, 0], [1, 2, 0], [0.5, 1.5, 2.5])
+        with pa.ipc.new_file(tmp_path / "x.arrow", pa.schema([("x", views.type)])) as file:
+            file.write(pa.record_batch({"x": views}))
+        schema = pa.schema([("x", pa.list_(pa.float32()))])
+        convert(tmp_path / "x.arrow", tmp_path / "y.parquet", schema=schema)
+        found = pq.read_table(tmp_path / "y.parquet")["x"].to_pylist()
+        assert found == [[2.5], [0.5, 1.5], []]
+
+    @pytest.mark.parametrize(
+        ("t", "bad"),
+        [
+            (pa.float16(), "70000"),
+            (pa.float32(), "1e300"),
+            (pa.float32(), "-1e-50"),
+            (pa.float16(), "1e-10"),
+            (pa.float64(), "1e400"),
+        ],
+    )
+    def test_numbers_in_texts_beyond_the_range(
+        self, tmp_path: Path, t: pa.DataType, bad: str
+    ) -> None:
+        (tmp_path / "in.csv").write_text(f"x\n0.5\n 0e5\t\n{bad}\n")
+        self.refuse(tmp_path, tmp_path / "in.csv", t, 2)
+        (tmp_path / "in.jsonl").write_text(f'{{"x": 0.5}}\n{{"x": 0e5}}\n{{"x": {bad}}}\n')
+        if bad == "1e400":  # for pyarrow no JSON
+            with pytest.raises(CorruptDataError, match="too big"):
+                convert(tmp_path / "in.jsonl", tmp_path / "ds", schema=pa.schema([("x", t)]))
+        else:
+            self.refuse(tmp_path, tmp_path / "in.jsonl", t, 2)
+            (tmp_path / "in.jsonl").write_text(f'{{"x": []}}\n{{"x": [0.5, {bad}]}}\n')
+            self.refuse(tmp_path, tmp_path / "in.jsonl", pa.list_(t), 1)
+
+    def test_an_inferred_number_beyond_the_range(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("x\n0.5\n1e400\n")
+        with pytest.raises(SchemaMismatchError, match="1e400 would become inf") as caught:
+            convert(tmp_path / "x.csv", tmp_path / "ds")
+        assert caught.value.row == 1
+
+    @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+    def test_numbers_in_texts_become_the_nearest_float(self, tmp_path: Path, name: str) -> None:
+        # The double nearest to the last one is halfway between two floats, whose even one is
+        # farther from what is written here.
+        texts = ["0.1", "16777217", "1e-45", "7.038531e-26"]
+        line = (lambda text: f'{{"x": {text}}}\n') if name == "x.jsonl" else "{}\n".format
+        head = "x\n" if name == "x.csv" else ""
+        (tmp_path / name).write_text(head + "".join(map(line, texts)))
+        convert(tmp_path / name, tmp_path / "ds", schema=pa.schema([("x", pa.float32())]))
+        expected = [
+            struct.unpack("<f", struct.pack("<I", bits))[0]
+            for bits in (0x3DCCCCCD, 0x4B800000, 0x00000001, 0x15AE43FD)
+        ]
+        all_equal(tmp_path / "ds", examples(*({"x": value} for value in expected)))
+
+
 class TestCsv:
     def test_types_and_nulls_as_pyarrow_infers_them(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text('i,f,s,d\n1,0.5,a,2026-01-02\n,,"",\n3,1,NA,2026-01-03\n')

@@ -122,7 +122,7 @@ def convert(
         The columns to convert, in this order.
     schema : pyarrow.Schema, optional
         Columns and types to read, instead of those found in the source. Values are cast exactly or
-        refused.
+        refused; only texts and decimals become the nearest float, within its range.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
         Keep the rows for which it is true, see `tfrecord_io.read_table`.
     partition_by : str or sequence of str

@@ -27,6 +27,7 @@ import pyarrow as pa
 from tfrecord_io.compression import HEAD_BYTES, Compression, detect
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import CorruptDataError, EncodeError, SchemaMismatchError
+from tfrecord_io.formats.exact import exact_cast
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.storage import Storage
 
@@ -289,7 +290,7 @@ def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None
     if array.type == field.type:
         return array
     try:
-        return array.cast(field.type)
+        return exact_cast(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatchError(
             f"column {field.name!r} is {array.type}, and its values do not fit {field.type}: "
@@ -302,7 +303,7 @@ def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None
 
 def _casts(array: pa.Array, t: pa.DataType) -> bool:
     try:
-        array.cast(t)
+        exact_cast(array, t)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
     return True

@@ -153,8 +153,8 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
         return _parsed_type(t.value_type)
     if is_any_list(t):
         return pa.list_(_parsed_type(t.value_type))
-    if pat.is_float16(t):
-        return pa.float32()
+    if pat.is_floating(t):
+        return pa.float64()
     if pat.is_duration(t):
         return pa.int64()
     if pat.is_date(t) or pat.is_time(t) or pat.is_string_view(t) or _is_bytes(t):
@@ -163,12 +163,15 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
 
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int) -> pa.RecordBatch:
-    """Make bytes of Base64, and times of their texts, where they are asked for."""
+    """Make bytes of Base64, times of their texts, and digits for floats that are narrow."""
     arrays = []
     for field in schema:
         array = batch.column(field.name)
         leaf = leaf_type(field.type)
-        if _is_bytes(leaf) or pat.is_time(leaf):
+        if pat.is_float16(leaf) or pat.is_float32(leaf):
+            # A double's nearest float is not always that of the digits it was read from.
+            array = _mapped(array, _digits_of)
+        elif _is_bytes(leaf) or pat.is_time(leaf):
             parse = _bytes_of if _is_bytes(leaf) else functools.partial(_times_of, t=leaf)
             try:
                 array = _mapped(array, parse)
@@ -211,6 +214,10 @@ def _mapped(array: pa.Array, parse: _Parse) -> pa.Array:
 def _bytes_of(texts: pa.Array) -> pa.Array:
     values = [None if x is None else base64.b64decode(x, validate=True) for x in texts.to_pylist()]
     return pa.array(values, pa.large_binary())
+
+
+def _digits_of(doubles: pa.Array) -> pa.Array:
+    return doubles.cast(pa.string())
 
 
 def _times_of(texts: pa.Array, t: pa.DataType) -> pa.Array:

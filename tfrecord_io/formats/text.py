@@ -1,7 +1,8 @@
 """CSV and TSV through pyarrow.
 
 Types are those that pyarrow infers from a file's first `_BLOCK_BYTES`, or those that are given. A
-later value that does not fit is an error, never another type.
+later value that does not fit is an error, never another type. Floats are given as their digits, for
+`tfrecord_io.formats.exact` to find the nearest: pyarrow's parser makes what is too large infinite.
 
 An empty field without quotes is null and nothing else is (``NA`` is text), an empty field in quotes
 is an empty string. In a file of one column an empty line is a row with a null, for the same reason.
@@ -58,9 +59,14 @@ class CsvFormat:
         """Read the file."""
         del piece, found
         types = {field.name: _parsed_type(field) for field in schema}
+        floats = [index for index, field in enumerate(schema) if pat.is_floating(field.type)]
         with self._reader(file, types) as reader:
-            if reader is not None:
-                yield from reader
+            for batch in reader or ():
+                columns = batch.columns
+                for index in floats:
+                    # As pyarrow does before it parses a number.
+                    columns[index] = pc.ascii_trim(columns[index], " \t")
+                yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     @contextlib.contextmanager
     def _reader(self, file: InputFile, types: dict[str, pa.DataType]) -> Iterator[Any]:
@@ -182,9 +188,8 @@ def _parsed_type(field: pa.Field) -> pa.DataType:
             "string",
             feature=field.name,
         )
-    if pat.is_float16(t):
-        return pa.float32()
-    if pat.is_decimal256(t) or pat.is_string_view(t) or pat.is_binary_view(t):
+    is_view = pat.is_string_view(t) or pat.is_binary_view(t)
+    if pat.is_floating(t) or pat.is_decimal256(t) or is_view:
         return pa.string()
     return t
 

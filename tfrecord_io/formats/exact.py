@@ -1,0 +1,147 @@
+"""Casts of columns that change no value.
+
+pyarrow's safe cast refuses most values that do not fit. What it changes all the same is looked at
+here: for the few pairs of types in `_check`, inside lists too, values are compared with what became
+of them. Nothing is rounded, with one exception: texts and decimals become the nearest float, since
+hardly any of them is one. Such a float must be finite, must not be zero for a number that is not,
+and its shortest digits must be the decimal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
+
+from tfrecord_io.cast import without_views
+from tfrecord_io.schema import is_any_list, leaf_type, list_depth, storage_type
+
+_UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
+
+#: A number that is not zero: infinities and NaN are words without digits.
+_NONZERO = "^[^eE]*[1-9]"
+
+#: Takes values and what became of them, and returns where they are the same, as booleans or null.
+_Check: TypeAlias = Callable[[pa.Array, pa.Array], pa.Array]
+
+
+def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
+    """Cast a column.
+
+    Parameters
+    ----------
+    array : pyarrow.Array
+        The column.
+    t : pyarrow.DataType
+        The type asked for.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError
+        A value does not fit, or no value of the one type is one of the other.
+    """
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        array = without_views(array)
+    source, target = leaf_type(array.type), leaf_type(t)
+    is_kept = _check(source, target)
+    if is_kept is None:
+        return array.cast(t)
+    if pat.is_decimal(source) and pat.is_floating(target):
+        # pyarrow's own cast often misses the nearest float (6.3, pyarrow 26.0.1).
+        out = array.cast(_texts_of(array.type)).cast(t)
+    else:
+        out = array.cast(t)
+    before, after = _leaves(array), _leaves(out)
+    kept = is_kept(before, after)
+    if not pc.all(kept, min_count=0).as_py():
+        first = pc.index(kept, False).as_py()
+        raise pa.ArrowInvalid(f"{_text(before, first)} would become {_text(after, first)}")
+    return out
+
+
+def _texts_of(t: pa.DataType) -> pa.DataType:
+    """Return the type of the same lists, with texts in them."""
+    texts = pa.large_string()
+    for _ in range(list_depth(t)):
+        texts = pa.large_list(texts)
+    return texts
+
+
+def _leaves(array: pa.Array) -> pa.Array:
+    """Return the values inside all lists and dictionaries, without those under a null list."""
+    while True:
+        if isinstance(array, pa.ExtensionArray):
+            array = array.storage
+        elif pat.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif is_any_list(storage_type(array.type)):
+            array = array.flatten()
+        else:
+            return array
+
+
+def _text(values: pa.Array, index: int) -> str:
+    one = values.slice(index, 1)
+    # The digits of the wider type show what is lost.
+    wide = one.cast(pa.float64()) if pat.is_floating(one.type) else one
+    return str(wide.cast(pa.string())[0])
+
+
+def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
+    """Return how to find what pyarrow's cast changes in silence; None if it changes nothing."""
+    if source == target:
+        return None
+    is_number = pat.is_integer(source) or pat.is_floating(source)
+    if is_number and pat.is_boolean(target):
+        return _same_numbers
+    if pat.is_floating(target):
+        if pat.is_decimal(source):
+            return _same_digits
+        if pat.is_floating(source):
+            return _same_numbers if source.bit_width > target.bit_width else None
+        if pat.is_integer(source):
+            # Of others pyarrow knows which integers they hold.
+            return _same_numbers if pat.is_float16(target) else None
+        return _same_as_text if _is_text(source) else None
+    if pat.is_floating(source) and pat.is_decimal(target):
+        return _same_digits
+    if pat.is_timestamp(source):
+        if pat.is_date(target):
+            return lambda before, after: pc.equal(before, after.cast(source))
+        # A time of a day has no day.
+        return (lambda before, _: before.is_null()) if pat.is_time(target) else None
+    if pat.is_integer(source) and pat.is_date64(target):
+        # The safe cast to whole days.
+        return lambda _, after: pc.equal(after, after.cast(pa.date32()).cast(target))
+    if pat.is_integer(source) and pat.is_time(target):
+        return _is_in_a_day
+    return None
+
+
+def _is_text(t: pa.DataType) -> bool:
+    return bool(pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t))
+
+
+def _same_numbers(before: pa.Array, after: pa.Array) -> pa.Array:
+    a, b = before.cast(pa.float64()), after.cast(pa.float64())
+    return pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
+
+
+def _same_digits(before: pa.Array, after: pa.Array) -> pa.Array:
+    return pc.equal(before, after.cast(pa.string()).cast(before.type))
+
+
+def _same_as_text(before: pa.Array, after: pa.Array) -> pa.Array:
+    floats = after.cast(pa.float64())
+    is_doubtful = pc.or_(pc.is_inf(floats), pc.equal(floats, 0.0))
+    if not pc.any(is_doubtful, min_count=0).as_py():
+        return pc.invert(is_doubtful)
+    return pc.invert(pc.and_(is_doubtful, pc.match_substring_regex(before, _NONZERO)))
+
+
+def _is_in_a_day(before: pa.Array, after: pa.Array) -> pa.Array:
+    end = _UNITS_OF_A_DAY[after.type.unit]
+    return pc.and_(pc.greater_equal(before, 0), pc.less(before, end))
