@@ -849,6 +849,24 @@ class TestColumnar:
                 convert(tmp_path / "ds", tmp_path / f"x.{fmt}", compression=bad)
 
 
+@pytest.mark.parametrize("fmt", ["csv", "parquet", "orc", "arrow", "arrows"])
+def test_two_columns_of_one_name(tmp_path: Path, fmt: str) -> None:
+    data = pa.table([[1], [2], [3]], names=["a", "b", "a"])
+    path = tmp_path / f"x.{fmt}"
+    if fmt == "arrows":
+        with pa.ipc.new_stream(path, data.schema) as writer:
+            writer.write_table(data)
+    else:
+        write_directly(data, path, fmt)
+    for schema in (None, pa.schema([("a", pa.int64())])):
+        with pytest.raises(UnsupportedTypeError, match="two columns are named 'a'") as caught:
+            convert(path, tmp_path / "ds", schema=schema)
+        assert (caught.value.path, caught.value.feature) == (str(path), "a")
+        assert not (tmp_path / "ds").exists()
+    convert(path, tmp_path / "ds", schema=pa.schema([("b", pa.int64())]))
+    all_equal(tmp_path / "ds", examples({"b": 2}))
+
+
 class TestDetection:
     def test_names(self) -> None:
         assert format_of_name("a.parquet") == ("parquet", None)

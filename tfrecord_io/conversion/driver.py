@@ -166,7 +166,8 @@ def convert(
     OptionError
         An argument that is none, or a format that cannot be told: the message says which to give.
     UnsupportedTypeError
-        A column that the target's format cannot hold; nothing was written.
+        A column that the target's format cannot hold, or a source's two columns of one name;
+        nothing was written.
     SchemaMismatchError, InferenceError, CorruptDataError
         What is wrong with the source; names file and row.
     DatasetExistsError

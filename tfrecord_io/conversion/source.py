@@ -17,7 +17,15 @@ import pyarrow as pa
 from tfrecord_io.errors import CorruptDataWarning, InferenceError, OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.formats import get_format
-from tfrecord_io.formats.base import PIECE_BYTES, Format, InputFile, Look, Piece, conform
+from tfrecord_io.formats.base import (
+    PIECE_BYTES,
+    Format,
+    InputFile,
+    Look,
+    Piece,
+    conform,
+    refuse_twins,
+)
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.read import Paths, plan_scan
@@ -98,7 +106,8 @@ def plan_source(
     Raises
     ------
     TFRecordError, FileNotFoundError
-        See `tfrecord_io.read.plan_scan`; `InferenceError` if files disagree about a column.
+        See `tfrecord_io.read.plan_scan`; `InferenceError` if files disagree about a column,
+        `UnsupportedTypeError` if a file has two of one name.
     """
     choice("on_corrupt", on_corrupt, OnCorrupt)
     if file_format == "tfrecord":
@@ -161,7 +170,9 @@ class _Looking:
         fields: dict[str, pa.Field] = {}
         seen_in: dict[str, str] = {}
         for file in files:
-            for field in self._looks[file.location, file.path].schema:
+            schema = self._looks[file.location, file.path].schema
+            refuse_twins(schema.names, schema.names, file.url)
+            for field in schema:
                 before = fields.get(field.name)
                 if before is None or pa.types.is_null(before.type):
                     fields[field.name] = pa.field(field.name, field.type)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -26,7 +26,12 @@ import pyarrow as pa
 
 from tfrecord_io.compression import HEAD_BYTES, Compression, detect
 from tfrecord_io.decompression import decompressor
-from tfrecord_io.errors import CorruptDataError, EncodeError, SchemaMismatchError
+from tfrecord_io.errors import (
+    CorruptDataError,
+    EncodeError,
+    SchemaMismatchError,
+    UnsupportedTypeError,
+)
 from tfrecord_io.formats.exact import exact_cast
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.storage import Storage
@@ -269,12 +274,29 @@ def conform(
     ------
     SchemaMismatchError
         A value that does not fit its type, or a null in a column that is not nullable.
+    UnsupportedTypeError
+        See `refuse_twins`.
     """
     row = first_row
     for batch in batches:
+        refuse_twins(batch.schema.names, schema.names, url)
         arrays = [_conformed(batch, field, url, row) for field in schema]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else batch.select([])
         row = None if row is None else row + batch.num_rows
+
+
+def refuse_twins(names: Sequence[str], wanted: Container[str], url: str) -> None:
+    """Raise `UnsupportedTypeError` if a file has two columns of one name that is wanted."""
+    if len(set(names)) == len(names):
+        return
+    for index, name in enumerate(names):
+        if name in wanted and name in names[:index]:
+            raise UnsupportedTypeError(
+                f"two columns are named {name!r}, and a record has one feature of a name: rename "
+                "one of them, or give a schema without them",
+                path=url,
+                feature=name,
+            )
 
 
 def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None) -> pa.Array:

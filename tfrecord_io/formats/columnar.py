@@ -20,6 +20,7 @@ from tfrecord_io.formats.base import (
     TableWriter,
     damage_named,
     divided,
+    refuse_twins,
 )
 
 #: Rows that are decoded at a time, or fewer large ones.
@@ -128,6 +129,8 @@ class OrcFormat:
         del found
         with file.open() as handle, damage_named(file.url):
             orc = po.ORCFile(handle)
+            # Of two columns of one name it reads the last.
+            refuse_twins(orc.schema.names, schema.names, file.url)
             columns = [name for name in schema.names if name in orc.schema.names]
             end = orc.nstripes if piece.end is None else piece.end
             for stripe in range(piece.start, end):

@@ -24,7 +24,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, refuse_twins
 from tfrecord_io.schema import is_any_list
 
 _BLOCK_BYTES = 4 * 1024 * 1024
@@ -74,10 +74,11 @@ class CsvFormat:
         import pyarrow.csv as pcsv
 
         with _explained(file.url):
-            column_count = self._column_count(file)
-            if column_count == 0:
+            names = self._names(file)
+            if not names:
                 yield None
                 return
+            refuse_twins(names, types, file.url)
             with file.open_decompressed() as stream:
                 yield pcsv.open_csv(
                     stream,
@@ -85,7 +86,7 @@ class CsvFormat:
                     parse_options=pcsv.ParseOptions(
                         delimiter=self.delimiter,
                         newlines_in_values=True,
-                        ignore_empty_lines=column_count > 1,
+                        ignore_empty_lines=len(names) > 1,
                     ),
                     convert_options=pcsv.ConvertOptions(
                         column_types=types,
@@ -97,7 +98,7 @@ class CsvFormat:
                     ),
                 )
 
-    def _column_count(self, file: InputFile) -> int:
+    def _names(self, file: InputFile) -> list[str]:
         import pyarrow.csv as pcsv
 
         with file.open_decompressed() as stream:
@@ -111,9 +112,9 @@ class CsvFormat:
                 )
             except pa.ArrowInvalid as error:
                 if "Empty CSV" in str(error):
-                    return 0
+                    return []
                 raise
-            return len(reader.schema)
+            return list(reader.schema.names)
 
     def open_writer(
         self,
