@@ -298,6 +298,27 @@ class TestArguments:
         convert(tmp_path / "ds", tmp_path / "out", to_format="json")
         assert list(data_files(tmp_path / "out")) == ["part-00000-000.jsonl"]
 
+    @pytest.mark.parametrize("fmt", ["parquet", "orc", "csv", "jsonl", "arrow", "avro"])
+    def test_rows_need_columns_but_in_tfrecord(self, tmp_path: Path, fmt: str) -> None:
+        write_table(TABLE, tmp_path / "ds")
+        (tmp_path / "empty.tfrecord").write_bytes(examples({}, {}))
+        for target in (f"x.{fmt}", "folder"):
+            with pytest.raises(OptionError, match="columns is empty"):
+                convert(tmp_path / "ds", tmp_path / target, to_format=fmt, columns=[])
+            with pytest.raises(EncodeError, match="rows without columns"):
+                convert(tmp_path / "empty.tfrecord", tmp_path / target, to_format=fmt)
+            assert names(tmp_path) == ["ds", "empty.tfrecord"]
+        convert(tmp_path / "ds", tmp_path / f"x.{fmt}")
+        convert(tmp_path / f"x.{fmt}", tmp_path / "back", columns=[])
+        assert data_files(tmp_path / "back") == {"part-00000-000.tfrecord": examples(*[{}] * 30)}
+
+    def test_partition_columns_alone(self, parquet: Path, tmp_path: Path) -> None:
+        for fmt in ("parquet", "orc", "csv", "jsonl", "arrow", "avro"):
+            convert(parquet / "0.parquet", tmp_path / fmt, to_format=fmt, partition_by="b")
+            convert(tmp_path / fmt, tmp_path / f"{fmt}-b", to_format="tfrecord", columns=["b"])
+            found = read_table(tmp_path / f"{fmt}-b")
+            assert found.to_pylist() == [{"b": f"v{n}"} for n in range(10)]
+
     @pytest.mark.parametrize("scheduler", ["processes", 5, None, object()])
     def test_schedulers(self, parquet: Path, tmp_path: Path, scheduler: Any) -> None:
         with pytest.raises(OptionError, match="scheduler"):

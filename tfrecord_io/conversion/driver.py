@@ -119,7 +119,7 @@ def convert(
         ``tfrecord``, ``parquet``, ``orc``, ``csv``, ``tsv``, ``jsonl``, ``arrow`` or ``avro``;
         without them they are told by the rules in Notes.
     columns : list of str, optional
-        The columns to convert, in this order.
+        The columns to convert, in this order; at least one, unless the target is TFRecord.
     schema : pyarrow.Schema, optional
         Columns and types to read, instead of those found in the source. Values are cast exactly or
         refused; only texts and decimals become the nearest float, within its range.
@@ -212,6 +212,10 @@ def convert(
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
     writes = _target_format(target, to_format, reads, options)
+    if columns is not None and not len(columns) and writes != "tfrecord":
+        raise OptionError(
+            f"columns is empty, and {writes} files hold no rows without columns; name at least one"
+        )
     if is_file:
         if max_records_per_file is not None:
             raise OptionError(

@@ -132,6 +132,8 @@ class OrcFormat:
             # Of two columns of one name it reads the last.
             refuse_twins(orc.schema.names, schema.names, file.url)
             columns = [name for name in schema.names if name in orc.schema.names]
+            # Without a column it would tell no rows.
+            columns = columns or orc.schema.names[:1]
             end = orc.nstripes if piece.end is None else piece.end
             for stripe in range(piece.start, end):
                 yield orc.read_stripe(stripe, columns=columns)

@@ -17,7 +17,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.cast import without_views
 from tfrecord_io.compression import Compression, compressor, suffix
-from tfrecord_io.errors import OptionError, UnsupportedTypeError
+from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import Format, TableWriter, refuse_null
 from tfrecord_io.part_writer import FileWriter, WrittenFile
@@ -69,6 +69,11 @@ class OtherFormat:
         self, batch: pa.RecordBatch, row_offset: int
     ) -> tuple[pa.RecordBatch, frozenset[str]]:
         """Cast to normal form, which changes no value."""
+        if not self._fields and batch.num_rows:
+            raise EncodeError(
+                f"there are rows without columns, and {self._format.name} files cannot hold them: "
+                "choose at least one column, or write TFRecord"
+            )
         arrays = []
         for field, target in zip(self._fields, self._schema, strict=True):
             column = batch.column(field.name)
