@@ -729,6 +729,45 @@ class TestAvro:
         all_equal(tmp_path / "ds", examples(row | {"tm": 1000, "dec": 1.5}))
         assert read_table(tmp_path / "ds").schema.field("dec").type == pa.decimal128(5, 2)
 
+    def test_uuids_are_strings(self, tmp_path: Path) -> None:
+        uuid = {"type": "string", "logicalType": "uuid"}
+        fields = [
+            {"name": "a", "type": uuid},
+            {"name": "b", "type": ["null", uuid]},
+            {"name": "c", "type": {"type": "array", "items": uuid}},
+            {"name": "d", "type": {"type": "array", "items": ["null", uuid]}},
+        ]
+        text = "12345678-1234-5678-9abc-def012345678"
+        rows: list[dict[str, Any]] = [{"a": text, "b": text, "c": [text, text], "d": [text]}]
+        rows.append({"a": text, "b": None, "c": [], "d": []})
+        self.write(tmp_path / "x.avro", fields, *rows)
+        convert(tmp_path / "x.avro", tmp_path / "y.parquet")
+        assert pq.read_table(tmp_path / "y.parquet").to_pylist() == rows
+
+    def test_times_beyond_those_of_python(self, tmp_path: Path) -> None:
+        def logical(kind: str, name: str) -> list[Any]:
+            return ["null", {"type": kind, "logicalType": name}]
+
+        fields = [
+            {"name": "us", "type": logical("long", "timestamp-micros")},
+            {"name": "ms", "type": logical("long", "local-timestamp-millis")},
+            {"name": "day", "type": logical("int", "date")},
+            {"name": "l", "type": {"type": "array", "items": logical("long", "timestamp-micros")}},
+        ]
+        rows = [
+            {"us": 2**62, "ms": -(2**62), "day": 2**31 - 1, "l": [2**62, 5]},
+            {"us": None, "ms": 0, "day": None, "l": [-(2**62)]},
+        ]
+        self.write(tmp_path / "x.avro", fields, *rows)
+        convert(tmp_path / "x.avro", tmp_path / "ds")
+        all_equal(tmp_path / "ds", examples(*rows))
+        assert read_table(tmp_path / "ds").schema.types == [
+            pa.timestamp("us", "UTC"),
+            pa.timestamp("ms"),
+            pa.date32(),
+            pa.list_(pa.timestamp("us", "UTC")),
+        ]
+
     @pytest.mark.parametrize(
         "kind",
         [

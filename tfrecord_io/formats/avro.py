@@ -67,6 +67,7 @@ class AvroFormat:
         with file.open() as handle:
             reader = _open(handle, file.url)
             types = _arrow_schema(reader.writer_schema, file.url)
+            _keep_plain(reader.writer_schema)
             wanted = pa.schema([field for field in types if field.name in schema.names])
             for rows in _batches(reader, file.url):
                 with damage_named(file.url):
@@ -141,6 +142,22 @@ def _arrow_schema(avro: Any, url: str) -> pa.Schema:
     return pa.schema(
         [pa.field(field["name"], _arrow(field["type"], known)) for field in avro["fields"]]
     )
+
+
+def _keep_plain(avro: Any) -> None:
+    """Make fastavro, which decodes by this very object, give integers and texts as they are.
+
+    Arrow takes them as dates, times and timestamps. Python's end at the year 9999.
+    """
+    if isinstance(avro, list):
+        for part in avro:
+            _keep_plain(part)
+    elif isinstance(avro, dict):
+        kind, logical = avro.get("type"), avro.get("logicalType")
+        if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL:
+            del avro["logicalType"]
+        for key in ("type", "items", "values", "fields"):
+            _keep_plain(avro.get(key))
 
 
 _PRIMITIVES: dict[str, pa.DataType] = {
