@@ -679,6 +679,17 @@ class TestJsonLines:
             convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema([("a", pa.binary())]))
         assert caught.value.row == 1
 
+    @pytest.mark.parametrize(
+        ("text", "kind"),
+        [('[{"a": 1}]\n', "array"), ('[\n{"a": 1},\n{"a": 2}\n]\n', "array"), ("5\n", "number")],
+    )
+    def test_what_is_not_an_object_a_line(self, tmp_path: Path, text: str, kind: str) -> None:
+        (tmp_path / "x.json").write_text(text)
+        for schema in (None, pa.schema([("a", pa.int64())])):
+            with pytest.raises(CorruptDataError, match=f"line is one object.*{kind}") as caught:
+                convert(tmp_path / "x.json", tmp_path / "ds", schema=schema)
+            assert (caught.value.path, caught.value.row) == (str(tmp_path / "x.json"), 0)
+
     def test_damaged_lines(self, tmp_path: Path) -> None:
         (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a":\n')
         with pytest.raises(CorruptDataError, match="cannot be read"):

@@ -122,6 +122,15 @@ def _explained(url: str, count: _Count) -> Iterator[None]:
         match = _ROW.search(text)
         row = count.rows + int(match[1]) if match else None
         text = _ROW.sub("", text)
+        if "Column() changed from object" in text:
+            kind = text.rpartition(" ")[2]
+            raise CorruptDataError(
+                "the file is not JSON lines, in which each line is one object with a key for each "
+                f'column, such as {{"a": 1}}: here is a value of type {kind}; write one object a '
+                "line, without brackets around them or commas between them",
+                path=url,
+                row=row,
+            ) from error
         if row is None and count.rows:
             text += f" (behind row {count.rows - 1})"
         if any(sign in text for sign in _MISFIT):
