@@ -104,8 +104,12 @@ def test_schema_is_what_the_option_schema_takes(data, tmp_path):
     path = tmp_path / "schema.jsonl"
     path.write_text(columns.replace('"int64"', '"int16"', 1))
     assert run("cat", data, "--schema", path).stdout == run("cat", data).stdout
-    path.write_text('{"name": "n"}')
-    assert "--schema" in run("cat", data, "--schema", path, code=2).stderr
+    for text in ('{"name": "n"}', "import pyarrow as pa\n", '{"name": "n", "type": "int"}', "\xff"):
+        path.write_text(text, encoding="latin-1")
+        said = " ".join(run("cat", data, "--schema", path, code=2).stderr.split())
+        assert "--schema" in said
+        assert f"{path} holds no schema" in said
+        assert '{"name": "x", "type": "int64"}' in said
     assert "No such file" in run("cat", data, "--schema", tmp_path / "none", code=2).stderr
 
 

@@ -126,9 +126,15 @@ def read_schema(path: str) -> pa.Schema:
     """Return the schema in a file of columns and types, as ``tfrecord-io schema`` prints them."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return schema_from_json([json.loads(line) for line in lines if line.strip()])
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
-    return schema_from_json([json.loads(line) for line in lines if line.strip()])
+    except ValueError as error:
+        raise ValueError(
+            f"{path} holds no schema: {getattr(error, 'msg', error)}; it must hold a line such as "
+            '{"name": "x", "type": "int64"} for each column, as \'tfrecord-io schema --json\' '
+            "writes it"
+        ) from error
 
 
 def parse_limits(texts: Iterable[str]) -> Limits | None:
