@@ -673,6 +673,44 @@ class TestJsonLines:
         convert(tmp_path / "x.json", tmp_path / "ds", columns=["a"])
         all_equal(tmp_path / "ds", examples({"a": 1}, {}))
 
+    def test_words_in_quotes_where_floats_are_asked_for(self, tmp_path: Path) -> None:
+        inf, nan = float("inf"), float("nan")
+        rows = [
+            {"f": nan, 'g"é': -inf, "l": [0.5, inf, nan], "s": "NaN", "NaN": 1},
+            {"f": 0.5, 'g"é': None, "l": [2.5], "s": '"f":"NaN",{"f": "NaN"}', "NaN": 2},
+            {"f": inf, 'g"é': 1.5, "l": [-inf], "s": '\\","f":"NaN"', "NaN": 3},
+        ]
+
+        def quoted(value: Any) -> Any:
+            if isinstance(value, list):
+                return [quoted(item) for item in value]
+            return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}.get(str(value), value)
+
+        lines = [
+            json.dumps({k: quoted(v) for k, v in row.items()}, ensure_ascii=False) for row in rows
+        ]
+        schema = pa.schema(
+            {
+                "f": pa.float32(),
+                'g"é': pa.float64(),
+                "l": pa.list_(pa.float32()),
+                "s": pa.string(),
+                "NaN": pa.int64(),
+            }
+        )
+        (tmp_path / "x.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=schema)
+        expected = [{k: v for k, v in row.items() if v is not None} for row in rows]
+        all_equal(tmp_path / "ds", examples(*expected))
+        # A file of several reads, in which lines stand across their ends.
+        (tmp_path / "x.jsonl").write_text("\n".join(lines * 10_000), encoding="utf-8")
+        convert(tmp_path / "x.jsonl", tmp_path / "many", schema=schema)
+        all_equal(tmp_path / "many", examples(*expected) * 10_000)
+        # Where no float is asked for, a text is none.
+        (tmp_path / "x.jsonl").write_text('{"f": 0.5}\n{"f": "NaN"}\n')
+        with pytest.raises(SchemaMismatchError):
+            convert(tmp_path / "x.jsonl", tmp_path / "no")
+
     def test_text_that_is_no_base64(self, tmp_path: Path) -> None:
         (tmp_path / "x.jsonl").write_text('{"a": "AP8="}\n{"a": "?"}\n')
         with pytest.raises(SchemaMismatchError, match="Base64") as caught:

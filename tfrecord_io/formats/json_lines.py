@@ -7,7 +7,9 @@ a key that was not seen in the first block, is an error.
 Writing follows Spark, and what it writes pyarrow reads: a key for each column with an explicit
 null; dates and times as ISO 8601 texts, durations as their integers, decimals as numbers with all
 their digits, float32 with the shortest digits that give it back, NaN and infinities as the words
-``NaN``, ``Infinity`` and ``-Infinity``, bytes as Base64. Where bytes are asked for, Base64 is read.
+``NaN``, ``Infinity`` and ``-Infinity``, bytes as Base64. Where a schema asks for bytes, Base64 is
+read, and where it asks for floats, these words in quotes are, too, as protobuf and the command line
+write them.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import base64
 import binascii
 import contextlib
 import functools
+import io
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -69,7 +72,10 @@ class JsonLinesFormat:
         if found is not None:
             parsed += [field for field in found if field.name not in schema.names]
         count = _Count()
-        with file.open_decompressed() as stream, _explained(file.url, count):
+        with file.open_decompressed() as opened, _explained(file.url, count):
+            stream = opened
+            if found is None and (floats := [f.name for f in schema if _is_float(f.type)]):
+                stream = io.BufferedReader(_BareWords(opened, floats))
             unexpected = "ignore" if found is None else "error"
             reader = _open(stream, pa.schema(parsed), unexpected)
             for batch in reader or ():
@@ -145,6 +151,60 @@ def _explained(url: str, count: _Count) -> Iterator[None]:
 
 
 # --- reading --------------------------------------------------------------------------------------
+
+#: In quotes, and no key.
+_WORD = re.compile(rb'"(NaN|-?Infinity)"(?!\s*:)')
+
+
+def _is_float(t: pa.DataType) -> bool:
+    return bool(pat.is_floating(leaf_type(t)))
+
+
+class _BareWords(io.RawIOBase):
+    """Takes the quotes off ``"NaN"`` and infinities in some columns, for pyarrow to read numbers.
+
+    What looks like a key and its values is that: a quote within a text has a backslash before it.
+    """
+
+    def __init__(self, stream: BinaryIO, names: list[str]) -> None:
+        self._stream = stream
+        keys = b"|".join(re.escape(_key(name).encode()) for name in names)
+        self._values = re.compile(
+            rb"(?<![^{,\s])(?:" + keys + rb")\s*:(?:" + _WORD.pattern + rb"|[][\w\s,.+-])*"
+        )
+        self._held = b""
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            data = self._stream.read(1024 * 1024)
+            lines, newline, rest = (self._held + data).rpartition(b"\n")
+            if not data or len(rest) > _BLOCK_BYTES:
+                lines, rest = lines + newline + rest, b""
+            else:
+                lines += newline
+            self._held = rest
+            if _WORD.search(lines):
+                lines = b"".join(map(self._bare, lines.splitlines(keepends=True)))
+            self._ready = memoryview(lines)
+            if not data:
+                break
+        given = self._ready[: len(buffer)]
+        self._ready = self._ready[len(given) :]
+        buffer[: len(given)] = given
+        return len(given)
+
+    def _bare(self, line: bytes) -> bytes:
+        if not _WORD.search(line):
+            return line
+        return self._values.sub(lambda found: _WORD.sub(rb"\1", found[0]), line)
+
+
+def _key(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)
 
 
 def _is_bytes(t: pa.DataType) -> bool:
@@ -243,7 +303,7 @@ class _Writer:
 
     def __init__(self, stream: BinaryIO, schema: pa.Schema) -> None:
         self._stream = stream
-        names = [json.dumps(name, ensure_ascii=False) for name in schema.names]
+        names = [_key(name) for name in schema.names]
         self._keys = [f"{',' if index else ''}{name}:" for index, name in enumerate(names)]
 
     def write(self, batch: pa.RecordBatch) -> None:
