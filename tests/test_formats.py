@@ -1006,3 +1006,31 @@ class TestDetection:
         (tmp_path / "in/b.jsonl").write_text('{"a": 1}\n')
         with pytest.raises(OptionError, match=r"a\.csv.*b\.jsonl"):
             convert(tmp_path / "in", tmp_path / "ds")
+
+
+FAR = {
+    "day": pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32()),
+    "time": pa.array([0, 2**62]).cast(pa.timestamp("us")),
+    "zoned": pa.array([0, -(2**62)]).cast(pa.timestamp("us", "UTC")),
+    "list": pa.array([[0, 1], [2**60]], pa.list_(pa.int64())).cast(pa.list_(pa.timestamp("ms"))),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "name"), [*(("jsonl", name) for name in FAR), *(("csv", name) for name in [*FAR][:3])]
+)
+def test_texts_of_far_times_are_refused(tmp_path, form, name):
+    """pyarrow's texts of them are no times, or other ones."""
+    data, out = str(tmp_path / "data"), tmp_path / f"out.{form}"
+    write_table(pa.table({name: FAR[name]}), data)
+    with pytest.raises(EncodeError, match=rf"'{name}' has a time beyond .* row 1,"):
+        convert(data, out)
+    assert not out.exists()
+
+
+def test_avro_holds_far_times(tmp_path):
+    table = pa.table(FAR)
+    write_table(table, tmp_path / "data")
+    convert(tmp_path / "data", tmp_path / "out.avro")
+    convert(tmp_path / "out.avro", tmp_path / "back")
+    assert read_table(tmp_path / "back").cast(table.schema).equals(table)

@@ -300,7 +300,7 @@ class TestColumns:
             read_table(file, columns=columns)
 
     def test_a_schema_is_arrows(self, file):
-        with pytest.raises(OptionError, match="schema is a dict; it must be a pyarrow.Schema"):
+        with pytest.raises(OptionError, match="schema is a dict; it must be"):
             plan_scan(file, schema={"a": pa.int64()})
 
     def test_schema_names_a_column_twice(self, file):

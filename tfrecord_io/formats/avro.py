@@ -30,7 +30,8 @@ from tfrecord_io.errors import (
     UnsupportedTypeError,
 )
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, damage_named
-from tfrecord_io.schema import is_any_list
+from tfrecord_io.formats.exact import with_leaf
+from tfrecord_io.schema import is_any_list, leaf_type
 
 #: Rows that are made a batch, unless the values are large.
 _BATCH_ROWS = 8192
@@ -48,6 +49,7 @@ class AvroFormat:
     suffixes: tuple[str, ...] = (".avro",)
     compressions: tuple[Compression, ...] = ("deflate", "bzip2")
     default_compression: Compression | None = "deflate"
+    is_text: bool = False
     is_wrapped: bool = False
     is_grouped: bool = False
 
@@ -327,9 +329,12 @@ def _avro_type(t: pa.DataType, name: str) -> Any:
 
 def _values(column: pa.Array) -> list[Any]:
     """Return the values as fastavro takes them."""
-    t = column.type
-    if pat.is_timestamp(t):
-        # As integers: a datetime ends at the year 9999.
-        column = column.cast(pa.timestamp("ms", t.tz)) if t.unit == "s" else column
-        return list(column.cast(pa.int64()).to_pylist())
+    t = leaf_type(column.type)
+    # As integers: Python's dates and times end with the year 9999.
+    if pat.is_date32(t):
+        column = column.cast(with_leaf(column.type, pa.int32()))
+    elif pat.is_timestamp(t):
+        if t.unit == "s":
+            column = column.cast(with_leaf(column.type, pa.timestamp("ms", t.tz)))
+        column = column.cast(with_leaf(column.type, pa.int64()))
     return list(column.to_pylist())

@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pat
 
 from tfrecord_io.compression import HEAD_BYTES, Compression, detect
 from tfrecord_io.decompression import decompressor
@@ -32,8 +34,9 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
     UnsupportedTypeError,
 )
-from tfrecord_io.formats.exact import exact_cast
+from tfrecord_io.formats.exact import UNITS_OF_A_DAY, exact_cast, leaves
 from tfrecord_io.plan import ScanFile
+from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import Storage
 
 #: A large file is divided into pieces of about so many bytes, where its format allows it.
@@ -153,6 +156,8 @@ class Format(Protocol):
         What it can be compressed with.
     default_compression : str or None
         What the users of the format expect.
+    is_text : bool
+        Whether it holds times as texts, which end with the year 9999.
     is_wrapped : bool
         Whether compression is put around the file, and shows in its name, as with text.
     is_grouped : bool
@@ -173,7 +178,9 @@ class Format(Protocol):
     def default_compression(self) -> Compression | None: ...  # noqa: D102 - see above
 
     @property
-    def is_wrapped(self) -> bool: ...  # noqa: D102 - see above
+    def is_text(self) -> bool: ...  # noqa: D102 - see above
+    @property
+    def is_wrapped(self) -> bool: ...  # noqa: D102
 
     @property
     def is_grouped(self) -> bool: ...  # noqa: D102 - see above
@@ -345,6 +352,32 @@ def row_of(
         else:
             low = middle
     return first_row + low
+
+
+#: 1 January of the year 1, and the day after the year 9999, in days since 1970.
+_FIRST_DAY, _END_DAY = -719_162, 2_932_897
+
+
+def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
+    """Raise `EncodeError` for the first date or timestamp beyond the years 1 to 9999."""
+    t = leaf_type(array.type)
+    if not (pat.is_date(t) or pat.is_timestamp(t)):
+        return
+    is_days = pat.is_date32(t)
+    units = 1 if is_days else UNITS_OF_A_DAY["ms" if pat.is_date64(t) else t.unit]
+
+    def is_far(part: pa.Array) -> bool:
+        numbers = leaves(part).view(pa.int32() if is_days else pa.int64())
+        least, most = pc.min_max(numbers).as_py().values()
+        return least is not None and not _FIRST_DAY * units <= least <= most < _END_DAY * units
+
+    if is_far(array):
+        raise EncodeError(
+            f"column {name!r} has a time beyond the years 1 to 9999, which no text can tell: leave "
+            "it out with columns, or choose another format",
+            feature=name,
+            row=row_of(is_far, array, row_offset),
+        )
 
 
 def refuse_null(name: str, array: pa.Array, row_offset: int) -> None:

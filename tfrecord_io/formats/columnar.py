@@ -38,6 +38,7 @@ class ParquetFormat:
     suffixes: tuple[str, ...] = (".parquet", ".parq", ".pq")
     compressions: tuple[Compression, ...] = ("gzip", "zstd", "snappy", "lz4")
     default_compression: Compression | None = "snappy"
+    is_text: bool = False
     is_wrapped: bool = False
     is_grouped: bool = True
 
@@ -105,6 +106,7 @@ class OrcFormat:
     suffixes: tuple[str, ...] = (".orc",)
     compressions: tuple[Compression, ...] = ("deflate", "zstd", "snappy", "lz4")
     default_compression: Compression | None = "zstd"
+    is_text: bool = False
     is_wrapped: bool = False
     is_grouped: bool = True
 
@@ -165,6 +167,7 @@ class ArrowFormat:
     suffixes: tuple[str, ...] = (".arrow", ".feather", ".ipc", ".arrows")
     compressions: tuple[Compression, ...] = ("zstd", "lz4")
     default_compression: Compression | None = None
+    is_text: bool = False
     is_wrapped: bool = False
     is_grouped: bool = True
 

@@ -19,7 +19,8 @@ import pyarrow.types as pat
 from tfrecord_io.cast import without_views
 from tfrecord_io.schema import is_any_list, leaf_type, list_depth, storage_type
 
-_UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
+#: By a unit of time.
+UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
 
 #: A number that is not zero: infinities and NaN are words without digits.
 _NONZERO = "^[^eE]*[1-9]"
@@ -51,10 +52,10 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
         return array.cast(t)
     if pat.is_decimal(source) and pat.is_floating(target):
         # pyarrow's own cast often misses the nearest float (6.3, pyarrow 26.0.1).
-        out = array.cast(_texts_of(array.type)).cast(t)
+        out = array.cast(with_leaf(array.type, pa.large_string())).cast(t)
     else:
         out = array.cast(t)
-    before, after = _leaves(array), _leaves(out)
+    before, after = leaves(array), leaves(out)
     kept = is_kept(before, after)
     if not pc.all(kept, min_count=0).as_py():
         first = pc.index(kept, False).as_py()
@@ -62,15 +63,14 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
     return out
 
 
-def _texts_of(t: pa.DataType) -> pa.DataType:
-    """Return the type of the same lists, with texts in them."""
-    texts = pa.large_string()
+def with_leaf(t: pa.DataType, leaf: pa.DataType) -> pa.DataType:
+    """Return the type of the same lists with another type in them."""
     for _ in range(list_depth(t)):
-        texts = pa.large_list(texts)
-    return texts
+        leaf = pa.large_list(leaf)
+    return leaf
 
 
-def _leaves(array: pa.Array) -> pa.Array:
+def leaves(array: pa.Array) -> pa.Array:
     """Return the values inside all lists and dictionaries, without those under a null list."""
     while True:
         if isinstance(array, pa.ExtensionArray):
@@ -143,5 +143,5 @@ def _same_as_text(before: pa.Array, after: pa.Array) -> pa.Array:
 
 
 def _is_in_a_day(before: pa.Array, after: pa.Array) -> pa.Array:
-    end = _UNITS_OF_A_DAY[after.type.unit]
+    end = UNITS_OF_A_DAY[after.type.unit]
     return pc.and_(pc.greater_equal(before, 0), pc.less(before, end))

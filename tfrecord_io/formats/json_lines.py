@@ -51,6 +51,7 @@ class JsonLinesFormat:
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
     compressions: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
+    is_text: bool = True
     is_wrapped: bool = True
     is_grouped: bool = False
 

@@ -42,6 +42,7 @@ class CsvFormat:
     suffixes: tuple[str, ...] = (".csv",)
     compressions: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
+    is_text: bool = True
     is_wrapped: bool = True
     is_grouped: bool = False
 
