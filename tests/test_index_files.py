@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -119,6 +120,73 @@ def test_bad_sources(file: Path, tmp_path: Path) -> None:
         tfr.write_index(tmp_path / "none", tmp_path / "a.idx")
 
 
+def files_of(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): None if path.is_dir() else path.read_bytes()
+        for path in folder.rglob("*")
+    }
+
+
+def test_nothing_but_an_index_is_replaced(file: Path, tmp_path: Path) -> None:
+    shutil.copy(file, tmp_path / "b.tfrecord")
+    (tmp_path / "sizes.txt").write_text("640 480\n")
+    before = files_of(tmp_path)
+    other, text = tmp_path / "b.tfrecord", tmp_path / "sizes.txt"
+    for target in (other, text):
+        with pytest.raises(tfr.DatasetExistsError, match=rf"no index.*another target.*{target}\]"):
+            tfr.write_index(file, target)
+    with pytest.raises(tfr.OptionError, match=rf"target is one of the sources.*{file}\]"):
+        tfr.write_index(file, file)
+    (tmp_path / "link").symlink_to(file)
+    with pytest.raises(tfr.DatasetExistsError, match="link"):
+        tfr.write_index(file, tmp_path / "link")
+    (tmp_path / "link").unlink()
+    with pytest.raises(IsADirectoryError):
+        tfr.write_index(file, tmp_path)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("old", [b"", b"0 99\n99 18\n", b"0 99\r\n"])
+def test_an_index_is_replaced(file: Path, tmp_path: Path, old: bytes) -> None:
+    (tmp_path / "a.idx").write_bytes(old)
+    tfr.write_index(file, tmp_path / "a.idx")
+    assert (tmp_path / "a.idx").read_bytes() == TEXT
+
+
+def test_one_target_that_is_refused_keeps_all_from_being_written(
+    file: Path, tmp_path: Path
+) -> None:
+    shutil.copy(file, tmp_path / "e.tfrecord")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "e.tfrecord.idx").write_text("notes")
+    before = files_of(tmp_path)
+    with pytest.raises(tfr.DatasetExistsError, match=r"e\.tfrecord\.idx\]"):
+        tfr.write_index(f"{tmp_path}/*.tfrecord", tmp_path / "index", threads=1)
+    assert files_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_an_error_leaves_nothing(file: Path, tmp_path: Path, threads: int) -> None:
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    file.rename(data / "a.tfrecord")
+    with tfr.TFRecordWriter(data / "sub" / "z", "GZIP") as writer:
+        writer.write(b"x")
+    before = files_of(tmp_path)
+    with pytest.raises(tfr.OptionError, match="compressed with gzip"):
+        tfr.write_index(data, tmp_path / "new" / "index", threads=threads)
+    assert files_of(tmp_path) == before
+    # What was there before stays: folders, files of others, and older indexes.
+    (data / "sub" / "z").write_bytes((data / "a.tfrecord").read_bytes()[:-1])
+    (tmp_path / "index" / "sub").mkdir(parents=True)
+    (tmp_path / "index" / "notes").write_text("notes")
+    (tmp_path / "index" / "sub" / "z.idx").write_bytes(b"0 16\n")
+    before = files_of(tmp_path)
+    with pytest.raises(tfr.TruncatedRecordError, match="sub/z"):
+        tfr.write_index(data, tmp_path / "index", threads=threads)
+    assert files_of(tmp_path) == before
+
+
 def test_stores(store: Server) -> None:
     options = dict(store.storage_options)
     with tfr.TFRecordWriter(f"{store.url}/a", storage_options=options) as writer:
@@ -129,6 +197,14 @@ def test_stores(store: Server) -> None:
     )
     assert list(reader) == [b"one"]
     assert reader[0] == b"one"
+    with pytest.raises(tfr.OptionError, match="one of the sources"):
+        tfr.write_index(f"{store.url}/a", f"{store.url}/a", storage_options=options)
+    with tfr.TFRecordWriter(f"{store.url}/b", storage_options=options) as writer:
+        writer.write(b"two")
+    with pytest.raises(tfr.DatasetExistsError, match="no index"):
+        tfr.write_index(f"{store.url}/a", f"{store.url}/b", storage_options=options)
+    # Twice: what is there is an index.
+    tfr.write_index(f"{store.url}/a", f"{store.url}/index/a.idx", storage_options=options)
 
 
 def test_the_command(file: Path, tmp_path: Path) -> None:
@@ -136,3 +212,12 @@ def test_the_command(file: Path, tmp_path: Path) -> None:
     done = CliRunner().invoke(program, words)
     assert (done.exit_code, json.loads(done.output)) == (0, {"files": 1, "records": 4})
     assert (tmp_path / "a.idx").read_bytes() == TEXT
+
+
+def test_a_forgotten_target(file: Path, tmp_path: Path) -> None:
+    shutil.copy(file, tmp_path / "b.tfrecord")
+    before = files_of(tmp_path)
+    for words, code in (([file, tmp_path / "b.tfrecord"], 4), ([file, file], 2)):
+        done = CliRunner().invoke(program, ["index", *map(str, words)])
+        assert done.exit_code == code
+        assert files_of(tmp_path) == before

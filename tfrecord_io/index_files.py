@@ -14,12 +14,16 @@ behind the other, and to end where the file ends.
 from __future__ import annotations
 
 import bisect
+import contextlib
+import itertools
 import os
 import posixpath
+import re
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +31,7 @@ import pyarrow.compute as pc
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import Codec
-from tfrecord_io.errors import CorruptDataError, OptionError, TFRecordError
+from tfrecord_io.errors import CorruptDataError, DatasetExistsError, OptionError, TFRecordError
 from tfrecord_io.frames import FrameCounter, walk
 from tfrecord_io.options import Limits
 from tfrecord_io.parallel import thread_count
@@ -43,6 +47,10 @@ _MARK_BYTES = 1024 * 1024
 
 #: What the name of an index ends in, behind that of its file.
 SUFFIX = ".idx"
+
+#: How an index begins, and within how many bytes that shows.
+_FIRST_LINE = re.compile(rb"0 [0-9]+\r?\n")
+_HEAD_BYTES = 64
 
 #: An index of so many bytes is refused: it would describe more than a billion records.
 _MOST_BYTES = 2**34
@@ -220,7 +228,7 @@ def write_index(
     target : str or path-like
         Of one file: the index file. Else a folder, for an index file for each file: in the same
         folders below it, with ``.idx`` behind its name. Not a folder of the data, whose files are
-        all taken for records. What is there is replaced.
+        all taken for records. Older indexes are replaced, and nothing else is.
     storage_options, target_storage_options : mapping, optional
         For the fsspec file systems of source and target; the target's are the source's where they
         are not given.
@@ -239,9 +247,16 @@ def write_index(
     CorruptDataError, LimitExceededError
         A frame's length is damaged, or a file ends inside one.
     OptionError
-        A compressed file, which no index can describe, or two files with one index.
+        A compressed file, which no index can describe, two files with one index, or a target that
+        is one of the sources.
+    DatasetExistsError
+        Where an index is to be, there is something else; nothing was written.
     FileNotFoundError, TFRecordError
         See `read_table`.
+
+    Notes
+    -----
+    After an error, what this call made is removed.
 
     Examples
     --------
@@ -269,8 +284,14 @@ def write_index(
                 "write their indexes apart"
             )
         places[place] = file
-    for folder in sorted({posixpath.dirname(place) for place in places} - {""}):
-        into.make_folders(folder)
+    sources = {file.url for file in files}
+    for place in (base, *places):
+        if into.url(place) in sources:
+            raise OptionError(
+                "the target is one of the sources; name another file or folder for the index "
+                "behind them",
+                path=into.url(place),
+            )
     codec = get_codec()
 
     def write(place: str) -> int:
@@ -286,8 +307,45 @@ def write_index(
         return len(starts) - 1
 
     with ThreadPoolExecutor(thread_count(threads)) as pool:
-        counts = list(pool.map(write, places))
+        are_free = list(pool.map(partial(_is_free, into), places))
+    with _undone(into, list(itertools.compress(places, are_free))):
+        for folder in {posixpath.dirname(place) for place in places} - {""}:
+            into.make_folders(folder)
+        with ThreadPoolExecutor(thread_count(threads)) as pool:
+            counts = list(pool.map(write, places))
     return IndexResult(files=len(counts), records=sum(counts))
+
+
+def _is_free(storage: Storage, place: str) -> bool:
+    """Return whether nothing is there; raise unless it is an index, or an empty file."""
+    try:
+        size = storage.info(place).size
+    except FileNotFoundError:
+        return True
+    if size and not _FIRST_LINE.match(storage.read_range(place, 0, min(size, _HEAD_BYTES))):
+        raise DatasetExistsError(
+            "the target is there already and is no index; choose another target, or remove it",
+            path=storage.url(place),
+        )
+    return False
+
+
+@contextlib.contextmanager
+def _undone(storage: Storage, files: list[str]) -> Iterator[None]:
+    """After an error, remove new files of the block, and the new folders that they are in."""
+    folders: set[str] = set()
+    for folder in {posixpath.dirname(file) for file in files}:
+        while folder and folder not in folders and not storage.is_folder(folder):
+            folders.add(folder)
+            folder = posixpath.dirname(folder)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            storage.remove_files(files)
+            for folder in sorted(folders, reverse=True):
+                storage.remove_folder(folder)
+        raise
 
 
 def _relative(file: ScanFile, base: str) -> str:

@@ -238,7 +238,8 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
 def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> None:
     """Write index files, as DALI and the tfrecord package read them.
 
-    TARGET is an index file if SOURCE is one file, else a folder for an index of each file.
+    TARGET is an index file if SOURCE is one file, else a folder for an index of each file. Older
+    indexes are replaced, and nothing else is.
     """
     result = write_index(source[0] if len(source) == 1 else list(source), target, **how)
     console = Console(highlight=False, soft_wrap=True)
