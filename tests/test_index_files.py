@@ -83,6 +83,26 @@ def test_an_index_of_another_file(file: Path, tmp_path: Path, text: bytes, what:
         tfr.TFRecordReader(file, index=tmp_path / "a.idx")
 
 
+@pytest.mark.parametrize(
+    ("text", "bad"),
+    [
+        # Two records as one, and one as two.
+        (b"0 16\n16 1035\n1051 20\n", 1),
+        (b"0 35\n35 1016\n1051 20\n", 0),
+        (b"0 16\n16 19\n35 16\n51 1000\n1051 20\n", 2),
+    ],
+)
+def test_an_index_that_cuts_elsewhere(file: Path, tmp_path: Path, text: bytes, bad: int) -> None:
+    (tmp_path / "a.idx").write_bytes(text)
+    reader = tfr.TFRecordReader(file, index=tmp_path / "a.idx")
+    assert reader[-1] == b"four"
+    with pytest.raises(tfr.CorruptDataError, match=rf"index.*write the index again.*{file},") as e:
+        reader[bad]
+    assert e.value.record == bad
+    with pytest.raises(tfr.CorruptDataError):
+        reader[:]
+
+
 def test_a_data_set_has_an_index_for_each_file(tmp_path: Path) -> None:
     table = pa.table({"x": range(100), "p": ["a", "b"] * 50})
     tfr.write_table(table, tmp_path / "data", partition_by="p", rows_per_task=30)

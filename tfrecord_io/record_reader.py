@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.compression import detect
-from tfrecord_io.errors import ClosedError, TFRecordError, TruncatedRecordError
+from tfrecord_io.errors import ClosedError, CorruptDataError, TFRecordError, TruncatedRecordError
 from tfrecord_io.frames import PayloadCursor, walk
 from tfrecord_io.index_files import read_index, record_starts
 from tfrecord_io.options import Limits
@@ -59,7 +59,8 @@ class TFRecordReader(Sequence[bytes]):
     OptionError
         No such compression.
     CorruptDataError
-        The index is that of another file, or none.
+        The index is that of another file, or none. One that fits in length but cuts the file
+        elsewhere shows once a record that it tells wrong is asked for.
     FileNotFoundError, PermissionError, IsADirectoryError
         The file cannot be read.
 
@@ -219,7 +220,10 @@ class TFRecordReader(Sequence[bytes]):
                     cursor.seek(offset=offset, record=record or 0)
                     cursor.take(data.slice(0, start + min(there, needed)), start)
                     if cursor.payloads:
-                        return cursor.payloads[0]
+                        payload = cursor.payloads[0]
+                        if size is not None:
+                            self._check_index(offset, size, len(payload) + _OVERHEAD_BYTES)
+                        return payload
                     if there < cursor.needed:
                         raise TruncatedRecordError(
                             f"the file ends inside a record: {there} of its {cursor.needed} "
@@ -230,6 +234,14 @@ class TFRecordReader(Sequence[bytes]):
             except TFRecordError as error:
                 error.record = record
                 raise self._placed(error) from error.__cause__
+
+    def _check_index(self, offset: int, told: int, found: int) -> None:
+        if told != found:
+            raise CorruptDataError(
+                "the index is that of another file, or of another state of it: it has a record of "
+                f"{told} bytes here, which takes {found}; write the index again",
+                offset=offset,
+            )
 
     def _known_starts(self) -> array[int]:
         """Return where each record starts, and at last where the last one ends."""
