@@ -121,6 +121,20 @@ def test_count(data):
     assert run("count", data, data).stdout == "6\n"
 
 
+def test_pipes_are_no_files(data):
+    (file, *_) = sorted(data.rglob("*.tfrecord"))
+    for words in (["count"], ["schema"], ["head"]):
+        done = subprocess.run(
+            [*PROGRAM, *words, "/dev/stdin"],
+            input=file.read_bytes(),
+            capture_output=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert b"no regular file" in done.stderr
+        assert b"first [/dev/stdin]" in done.stderr
+
+
 def test_clean_says_what_it_would_do(data):
     said = json.loads(run("clean", data).stdout)
     assert said == {"finished": [], "removed": [], "running": [], "uploads": 0, "done": False}

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import fsspec
+import pyarrow.fs
 import pytest
 import s3fs
 
@@ -21,6 +22,7 @@ from tests.support.servers import Server
 from tfrecord_io.errors import (
     CommitStateUnknownError,
     DatasetChangedError,
+    LayoutError,
     LimitExceededError,
     MissingDependencyError,
     OptionError,
@@ -226,21 +228,70 @@ class TestLocal(StorageContract):
     def place(self, tmp_path: Path) -> Iterator[tuple[Storage, str]]:
         yield open_storage(tmp_path)
 
-    def test_links_to_folders_are_not_followed(self, tmp_path: Path) -> None:
+    def test_links_are_read_through_and_never_deleted_through(self, tmp_path: Path) -> None:
         outside, root = tmp_path / "outside", tmp_path / "root"
         (outside / "sub").mkdir(parents=True)
-        (outside / "f").write_bytes(b"12")
+        (outside / "sub" / "f").write_bytes(b"12")
         root.mkdir()
-        (root / "folder").symlink_to(outside)
-        (root / "file").symlink_to(outside / "f")
-        (root / "broken").symlink_to(outside / "no")
+        for name in ("folder", "again"):
+            (root / name).symlink_to("../outside")
+        (root / "file").symlink_to(outside / "sub" / "f")
         storage = LocalStorage()
-        assert [Path(i.path).name for i in storage.list_files(str(root))] == ["file"]
-        assert storage.tree(str(root)).files == ("broken", "file", "folder")
+        found = ["again/sub/f", "file", "folder/sub/f"]
+        assert [i.path for i in storage.list_files(str(root))] == [f"{root}/{n}" for n in found]
+        selector = pyarrow.fs.FileSelector(str(root), recursive=True)
+        theirs = pyarrow.fs.LocalFileSystem().get_file_info(selector)
+        assert sorted(i.path for i in theirs if i.is_file) == [f"{root}/{n}" for n in found]
+        patterns = ("*/sub/*", "*/**/f", "[af]*/**")
+        last = {tuple(storage.glob(f"{root}/{pattern}"))[-1] for pattern in patterns}
+        assert last == {f"{root}/folder/sub/f"}
+        assert storage.tree(str(root)).files == ("again", "file", "folder")
+        assert storage.tree(str(root)).folders == ()
+        assert not storage.remove_folder(f"{root}/again")
         storage.remove(f"{root}/file")
         storage.remove_tree(str(root))
-        assert (outside / "f").exists()
+        assert (outside / "sub" / "f").read_bytes() == b"12"
         assert not root.exists()
+
+    @pytest.mark.parametrize("target", [".", "..", "../..", "../other/back"])
+    def test_links_that_go_round_in_circles(self, tmp_path: Path, target: str) -> None:
+        (tmp_path / "root" / "sub").mkdir(parents=True)
+        (tmp_path / "root" / "sub" / "f").write_bytes(b"1")
+        (tmp_path / "root" / "other").mkdir()
+        (tmp_path / "root" / "other" / "back").symlink_to("../sub")
+        # More than one, and following each of them 40 times would never end.
+        for name in ("circle", "_more", "_most"):
+            (tmp_path / "root" / "sub" / name).symlink_to(target)
+        storage, root = LocalStorage(), f"{tmp_path}/root"
+        for look in (storage.list_files, lambda path: storage.glob(f"{path}/**/f")):
+            with pytest.raises(LayoutError, match=r"folder that it is in; remove it.*/sub/"):
+                look(root)
+        hidden = storage.list_files(root, lambda name: "c" not in name and is_data_name(name))
+        assert {Path(info.path).name for info in hidden} == {"f"}
+
+    def test_links_that_lead_nowhere(self, tmp_path: Path) -> None:
+        (tmp_path / "f").write_bytes(b"1")
+        (tmp_path / "broken").symlink_to(tmp_path / "no")
+        storage = LocalStorage()
+        with pytest.raises(LayoutError, match=r"link leads nowhere; .*remove it.*/broken\]"):
+            storage.list_files(str(tmp_path))
+        assert len(storage.list_files(str(tmp_path), lambda name: name != "broken")) == 1
+        # A pattern finds it, and whoever looks at it is told.
+        assert storage.glob(f"{tmp_path}/*")[f"{tmp_path}/broken"] is None
+        with pytest.raises(FileNotFoundError):
+            storage.list_files(f"{tmp_path}/broken")
+
+    def test_what_is_no_regular_file(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "null").symlink_to(os.devnull)
+        storage = LocalStorage()
+        for name in ("pipe", "null"):
+            for look in (storage.info, storage.list_files):
+                with pytest.raises(OptionError, match=rf"no regular file.*first.*/{name}\]"):
+                    look(f"{tmp_path}/{name}")
+            with pytest.raises(OptionError, match="no regular file"):
+                storage.list_files(str(tmp_path), name.__eq__)
+            assert storage.glob(f"{tmp_path}/{name}*") == {f"{tmp_path}/{name}": None}
 
     def test_folders_that_go_while_they_are_listed(self, tmp_path: Path) -> None:
         for name in ("a", "b"):

@@ -14,10 +14,11 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from tfrecord_io.errors import LayoutError, OptionError
 from tfrecord_io.local_sink import LocalSink
 from tfrecord_io.storage_protocol import (
     FileInfo,
@@ -56,17 +57,10 @@ class LocalStorage:
             with contextlib.suppress(IsADirectoryError):
                 return [self.info(path)]
         found: list[FileInfo] = []
-        pending = [path]
-        while pending:
-            for entry in _scan(pending.pop()):
-                if keep is not None and not keep(entry.name):
-                    continue
-                # What goes while we look is not there; readers notice commits by their own means.
-                with contextlib.suppress(FileNotFoundError):
-                    if entry.is_dir(follow_symlinks=False):
-                        pending.append(entry.path)
-                    elif entry.is_file():
-                        found.append(_file_info(entry.path, entry.stat()))
+        for entry in _files_below(path, keep):
+            # What goes while we look is not there; readers notice commits by their own means.
+            with contextlib.suppress(FileNotFoundError):
+                found.append(_listed(entry))
         return sorted(found, key=lambda info: info.path)
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
@@ -107,11 +101,17 @@ class LocalStorage:
         return path
 
     def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
+        _check_has_no_circles(pattern)
         found: dict[str, FileInfo | None] = {}
         for path in sorted(glob.glob(pattern, recursive=True)):  # noqa: PTH207
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 status = os.stat(path)  # noqa: PTH116
-                found[path] = None if stat.S_ISDIR(status.st_mode) else _file_info(path, status)
+            except FileNotFoundError:
+                if Path(path).is_symlink():
+                    found[path] = None
+                continue
+            # Who looks into what is no folder either is told so.
+            found[path] = _file_info(path, status) if stat.S_ISREG(status.st_mode) else None
         return found
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
@@ -233,6 +233,54 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
+def _files_below(root: str, keep: Keep | None) -> Iterator[os.DirEntry[str]]:
+    """Give what is no folder, in folders and in those that links lead to."""
+    pending = [root]
+    while pending:
+        for entry in _scan(pending.pop()):
+            if keep is not None and not keep(entry.name):
+                continue
+            if not entry.is_dir():
+                yield entry
+                continue
+            if entry.is_symlink():
+                _check_is_no_circle(root, entry.path)
+            pending.append(entry.path)
+
+
+def _check_is_no_circle(root: str, link: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        status, folder = os.stat(link), link  # noqa: PTH116
+        while folder != root:
+            folder = os.path.dirname(folder)  # noqa: PTH120
+            if os.path.samestat(status, os.stat(folder)):  # noqa: PTH116
+                raise LayoutError(
+                    "the link leads to a folder that it is in; remove it, or name what to read",
+                    path=link,
+                )
+
+
+def _check_has_no_circles(pattern: str) -> None:
+    """Look where ``**`` will: `glob.glob` goes round in circles as often as the system lets it."""
+    folder, is_recursive, _ = f"{pattern}/".partition("/**/")
+    if is_recursive:
+        for base in filter(os.path.isdir, glob.glob(folder or "/")):  # noqa: PTH207
+            for _ in _files_below(base, lambda name: not name.startswith(".")):
+                pass
+
+
+def _listed(entry: os.DirEntry[str]) -> FileInfo:
+    try:
+        return _file_info(entry.path, entry.stat())
+    except FileNotFoundError:
+        if Path(entry.path).is_symlink():
+            raise LayoutError(
+                "the link leads nowhere; remove it, or put there what it leads to",
+                path=entry.path,
+            ) from None
+        raise
+
+
 def _removed_tree(path: str) -> bool:
     try:
         shutil.rmtree(path)
@@ -246,6 +294,12 @@ def _removed_tree(path: str) -> bool:
 
 
 def _file_info(path: str, status: os.stat_result) -> FileInfo:
+    if not stat.S_ISREG(status.st_mode):
+        raise OptionError(
+            "a pipe, device or socket is no regular file and cannot be read as one; write its "
+            "bytes to a file first",
+            path=path,
+        )
     version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
     return FileInfo(
         path=path, size=status.st_size, version=version, modified=status.st_mtime_ns / 1e9

@@ -5,8 +5,9 @@ Invariants
 - Paths are plain strings with ``/``, absolute, without a slash at the end; only `open_storage`
   knows URLs.
 - A `FileInfo.version` is another one whenever the file was replaced or written to.
-- Symbolic links to files are read through; links to folders are not followed, and deleting removes
-  the link alone.
+- Symbolic links to files and folders are read through. When files are listed, a link that leads
+  nowhere or round in circles is an error. Deleting and replacing take the link alone and never
+  reach what it leads to.
 - No repr and no error holds credentials: use `Storage.url` to name a path.
 """
 
@@ -180,7 +181,8 @@ class Storage(Protocol):
         Returns
         -------
         dict
-            From the paths, sorted, to the infos of files, and None for folders.
+            From the paths, sorted, to the infos of files, and None for folders and for what
+            `list_files` raises for.
         """
 
     def tree(self, path: str, skip: str | None = None) -> Tree:
