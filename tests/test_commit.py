@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, commit, staging, write
+from tfrecord_io import attempt, commit, count_rows, staging, write
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -113,6 +114,50 @@ def test_overwriting_removes_what_others_left(tmp_path: Path) -> None:
         *NEW_FILES,
         "_SUCCESS",
     }
+
+
+@pytest.mark.parametrize("mode", OLD_MODES)
+def test_nothing_is_changed_through_a_link(tmp_path: Path, mode: SaveMode) -> None:
+    store, root = tmp_path / "store", tmp_path / "ds"
+    write_table(OLD.drop(["p"]), store)
+    write_old(root)
+    shutil.rmtree(root / "p=1")
+    # What is no partition, and one that is not written.
+    (root / "p=2" / "link").symlink_to(store)
+    (root / "p=1").symlink_to(store)
+    outside, inside = tree(store), tree(root)
+    rows = OLD.num_rows + OLD.filter(pc.field("p") != 1).num_rows
+    assert count_rows(root) == rows + OLD.num_rows
+    if mode == "overwrite":
+        write_new(root, mode)
+        assert data_files(root) == NEW_FILES
+        assert not any(path.is_symlink() for path in root.rglob("*"))
+    else:
+        with pytest.raises(LayoutError):
+            write_new(root, mode)
+        assert tree(root) == inside
+        (root / "p=1").unlink()
+        write_new(root, mode)
+        assert (root / "p=2" / "link").is_symlink() == (mode == "append")
+    clean(root)
+    assert tree(store) == outside
+
+
+@pytest.mark.parametrize("act", [clean, lambda root: write_new(root, "append")])
+def test_a_hidden_folder_that_is_a_link(tmp_path: Path, act: Any) -> None:
+    root, outside = tmp_path / "ds", tmp_path / "outside"
+    write_old(root)
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=False)
+    (root / ".tfrecord-io").rename(outside)
+    (outside / "old").mkdir()
+    yesterday = time.time() - 25 * 60 * 60
+    os.utime(outside / "old", (yesterday, yesterday))
+    (root / ".tfrecord-io").symlink_to(outside)
+    before = tree(tmp_path)
+    with pytest.raises(LayoutError, match=r"is a link.*remove the link.*\.tfrecord-io\]"):
+        act(root)
+    assert tree(tmp_path) == before
 
 
 def test_appending_to_a_data_set_of_spark(tmp_path: Path) -> None:

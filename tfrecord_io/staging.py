@@ -32,9 +32,10 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from tfrecord_io.errors import CommitConflictError, CommitStateUnknownError
+from tfrecord_io.errors import CommitConflictError, CommitStateUnknownError, LayoutError
 from tfrecord_io.layout import parse_part_name
 from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.storage import Storage, Upload
@@ -111,6 +112,15 @@ class Staging:
 
     # --- jobs -------------------------------------------------------------------------------------
 
+    def check_is_no_link(self) -> None:
+        """Raise `LayoutError` if the hidden folder is a link: what it leads to is not ours."""
+        local = self.storage.local_path(self.folder)
+        if local is not None and Path(local).is_symlink():
+            raise LayoutError(
+                "the hidden folder is a link, and what it leads to is not ours; remove the link",
+                path=self.folder,
+            )
+
     def set_up_job(self, owner_pid: int | None = None) -> str:
         """Make the folder of a new job and return the job's id.
 
@@ -119,6 +129,7 @@ class Staging:
         owner_pid : int, optional
             The process whose end is the job's end; by default this one.
         """
+        self.check_is_no_link()
         owner = owner_of(owner_pid)
         levels = 0
         for _ in range(_SETUP_TRIES):
