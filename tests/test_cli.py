@@ -139,6 +139,7 @@ def test_clean_says_what_it_would_do(data):
     said = json.loads(run("clean", data).stdout)
     assert said == {"finished": [], "removed": [], "running": [], "uploads": 0, "done": False}
     assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
+    assert "No such file" in run("clean", data / "no", code=3).stderr
 
 
 def test_clean_shows_open_uploads(s3_server):

@@ -18,7 +18,15 @@ import pytest
 
 from tests.support.frames import examples
 from tests.support.trees import data_files, tree
-from tfrecord_io import ConvertProgress, ConvertResult, convert, read_table, write_table
+from tfrecord_io import (
+    CleanResult,
+    ConvertProgress,
+    ConvertResult,
+    clean,
+    convert,
+    read_table,
+    write_table,
+)
 from tfrecord_io.conversion import graph, single_file, source
 from tfrecord_io.errors import (
     CorruptDataError,
@@ -214,29 +222,59 @@ class TestSingleFile:
         with pytest.raises(OptionError, match="max_records_per_file"):
             convert(parquet, tmp_path / "x.tfrecord", max_records_per_file=3)
 
-    def test_what_dead_processes_left_is_removed(self, parquet: Path, tmp_path: Path) -> None:
-        out = tmp_path / "out"
+    def killed(self, parquet: Path, target: Path) -> str:
+        """Kill a conversion, and return the name of what it leaves."""
+        before = names(target.parent) if target.parent.exists() else []
         code = (
             "import os, signal, sys; from tfrecord_io import convert\n"
             "convert(sys.argv[1], sys.argv[2], "
             "progress=lambda p: os.kill(os.getpid(), signal.SIGKILL))"
         )
-        command = [sys.executable, "-c", code, str(parquet), str(out / "x.tfrecord")]
+        command = [sys.executable, "-c", code, str(parquet), str(target)]
         killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[1])
         assert killed.returncode == -signal.SIGKILL
-        assert [name.startswith(".x.tfrecord.") for name in names(out)] == [True]
+        (left,) = {*names(target.parent)} - {*before}
+        assert left.startswith(f".{target.name}.")
+        return left
+
+    def test_what_dead_processes_left_is_removed(self, parquet: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        self.killed(parquet, out / "x.tfrecord")
         convert(parquet, out / "x.tfrecord")
         assert names(out) == ["x.tfrecord"]
+
+    def test_cleaning_removes_what_dead_processes_left(self, parquet: Path, tmp_path: Path) -> None:
+        out = tmp_path / "out"
+        one, other = (self.killed(parquet, out / name) for name in ("x.tfrecord", "y.tfrecord"))
+        # Names that are no staging's, and a link.
+        (out / ".x.tfrecord.notes").mkdir()
+        (out / one[:-1]).mkdir()
+        (out / f"{one[:-1]}{'1' if one[-1] == '0' else '0'}").symlink_to(tmp_path)
+        kept = {*names(out)} - {one, other}
+        assert clean(out / "x.tfrecord", dry_run=True).removed == (one,)
+        assert {*names(out)} == {*kept, one, other}
+        assert clean(out / "x.tfrecord").removed == (one,)
+        assert {*names(out)} == {*kept, other}
+        with pytest.raises(FileNotFoundError):
+            clean(out / "x.tfrecord")
+        assert clean(out).removed == (other,)
+        assert {*names(out)} == kept
+        assert clean(out) == CleanResult()
+        (out / "x.tfrecord").write_bytes(b"")
+        assert clean(out / "x.tfrecord") == CleanResult()
 
     def test_running_ones_are_left_alone(self, parquet: Path, tmp_path: Path) -> None:
         seen = []
 
         def begin_another(progress: ConvertProgress) -> None:
             single_file.open_target(tmp_path / "x.tfrecord", "error", {})
+            for path in (tmp_path, tmp_path / "x.tfrecord"):
+                seen.extend(clean(path, stale_after=0).running)
             seen.extend(name for name in names(tmp_path) if name.startswith("."))
 
         convert(parquet, tmp_path / "x.tfrecord", progress=begin_another)
-        assert len(seen) == 1
+        assert len(seen) == 3
+        assert len({*seen}) == 1
         assert (tmp_path / "x.tfrecord").read_bytes() == examples(*ROWS)
 
 

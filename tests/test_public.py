@@ -25,7 +25,7 @@ LAYERS = (
     ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
     ("storage", "plan", "manifest", "cast"),
-    ("codec", "source", "staging", "formats"),
+    ("codec", "source", "staging", "file_staging", "formats"),
     ("frames", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
     ("listing",),

@@ -14,9 +14,11 @@ before the record leaves the target, and the folder it is in, as they were.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from tfrecord_io.commit_plan import plan_commit
@@ -27,6 +29,7 @@ from tfrecord_io.errors import (
     PrecisionWarning,
     warn,
 )
+from tfrecord_io.file_staging import hidden_folders
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.publish import carry_out, completed_uploads
@@ -208,12 +211,12 @@ def clean(
     dry_run: bool = False,
     stale_after: float = STALE_AFTER_SECONDS,
 ) -> CleanResult:
-    """Finish or remove what killed writers left in a data set.
+    """Finish or remove what killed writers left in a data set, or beside a file.
 
     Parameters
     ----------
     path : str or path-like
-        The data set.
+        The data set; or a local file that was to be converted to, or a folder of such files.
     storage_options : mapping, optional
         For the file system.
     dry_run : bool
@@ -225,13 +228,42 @@ def clean(
     Returns
     -------
     CleanResult
-        The jobs that were met, by what became of them.
+        The jobs that were met, by what became of them; a conversion to a file bears the name of its
+        hidden folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nothing is there.
     """
     storage, root = open_storage(path, storage_options)
-    if storage.stages_by == "rename" and not storage.is_folder(root):
-        return CleanResult()
     # In a store of uploads there may be some without any file.
-    return recover(Staging(storage, root), stale_after=stale_after, dry_run=dry_run)
+    if storage.stages_by == "upload" or storage.is_folder(root):
+        beside = _clean_files(storage, root, None, stale_after, dry_run)
+        found = recover(Staging(storage, root), stale_after=stale_after, dry_run=dry_run)
+    else:
+        parent, _, name = root.rpartition("/")
+        beside = _clean_files(storage, parent or "/", name, stale_after, dry_run)
+        found = CleanResult()
+        if beside == found and not storage.exists(root):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.url(root))
+    return replace(
+        found,
+        removed=(*beside.removed, *found.removed),
+        running=(*beside.running, *found.running),
+    )
+
+
+def _clean_files(
+    storage: Storage, folder: str, name: str | None, stale_after: float, dry_run: bool
+) -> CleanResult:
+    removed: list[str] = []
+    running: list[str] = []
+    for hidden, is_dead in hidden_folders(storage, folder, name, stale_after=stale_after):
+        (removed if is_dead else running).append(hidden)
+        if is_dead and not dry_run:
+            storage.remove_tree(f"{folder}/{hidden}")
+    return CleanResult(removed=tuple(removed), running=tuple(running))
 
 
 def check_not_committing(storage: Storage, path: str) -> str:

@@ -264,7 +264,10 @@ def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> No
 def clean(
     path: str, yes: bool, stale_after: float | None, is_json: bool, storage_options: Any
 ) -> None:
-    """Finish or remove what killed writers left behind."""
+    """Finish or remove what killed writers left behind.
+
+    PATH is a data set; or a local file that was to be converted to, or a folder of such files.
+    """
     stale = {} if stale_after is None else {"stale_after": stale_after}
     result = clean_target(path, storage_options, dry_run=not yes, **stale)
     console = Console(highlight=False, soft_wrap=True)

@@ -4,34 +4,24 @@ The file is written as the one part file of a data set in a hidden folder beside
 same tasks and the same commit as any other, and then moved into its place in one step. So the
 target is never seen half written. Without "overwrite" a local file is published by a hard link,
 which never replaces one that appeared meanwhile. A killed process leaves only the hidden folder,
-which the next conversion to the same target removes.
+which the next conversion to the same target removes, or `tfrecord_io.clean`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import glob
 import os
-import re
-import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tfrecord_io.errors import DatasetExistsError, OptionError
+from tfrecord_io.file_staging import hidden_folders, hidden_name
 from tfrecord_io.layout import format_part_name
 from tfrecord_io.options import SaveMode
-from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.part_writer import file_format
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.storage import Storage, open_storage
-
-#: Bytes of the target's name that the hidden folder repeats; names end at 255.
-_NAME_BYTES = 120
-
-_OWNER = re.compile(r"(?P<host>[0-9a-f]+)-(?P<pid>[0-9]+)-(?P<started>[0-9A-Za-z]+)-[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,23 +134,12 @@ def open_target(
         )
     storage, path = open_storage(target, storage_options)
     text = os.fspath(target)
-    name = path.rpartition("/")[2]
-    short = name.encode()[:_NAME_BYTES].decode("utf-8", "ignore")
-    owner = owner_of()
-    hidden = f".{short}.{owner.host}-{owner.pid}-{owner.started}-{secrets.token_hex(4)}"
-    parent = path.rpartition("/")[0]
-    local = storage.local_path(parent or "/")
-    if local is not None:
-        _remove_dead(Path(local), f".{short}.")
-    url = f"{parent}/{hidden}" if local is not None else text[: len(text) - len(name)] + hidden
+    parent, _, name = path.rpartition("/")
+    hidden = hidden_name(name)
+    with contextlib.suppress(OSError):
+        for left, is_dead in hidden_folders(storage, parent or "/", name):
+            if is_dead:
+                storage.remove_tree(f"{parent}/{left}")
+    is_local = storage.local_path(path) is not None
+    url = f"{parent}/{hidden}" if is_local else text[: len(text) - len(name)] + hidden
     return FileTarget(storage=storage, path=path, mode=mode, folder=f"{parent}/{hidden}", url=url)
-
-
-def _remove_dead(parent: Path, prefix: str) -> None:
-    for folder in parent.glob(f"{glob.escape(prefix)}*"):
-        match = _OWNER.fullmatch(folder.name[len(prefix) :])
-        if match is None:
-            continue
-        owner = Owner(host=match["host"], pid=int(match["pid"]), started=match["started"])
-        if owner.is_alive is False:
-            shutil.rmtree(folder, ignore_errors=True)
