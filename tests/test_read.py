@@ -210,6 +210,19 @@ class TestFiles:
         with pytest.raises(OptionError, match="path"):
             read_table(path)
 
+    def test_paths_that_are_no_text(self, tmp_path):
+        write(tmp_path / "a", *ROWS)
+        write(tmp_path / os.fsdecode(b"b\xff"), *ROWS)
+        what = r"path is no UTF-8.*rename.*'file'.*/b\\xff\]$"
+        with pytest.raises(LayoutError, match=what) as raised:
+            read_table(tmp_path, path_column="file")
+        str(raised.value).encode()
+        assert pickle.loads(pickle.dumps(raised.value)).path == f"{tmp_path}/b\\xff"
+        with pytest.raises(LayoutError, match=what):
+            read_table(tmp_path, path_column="file", filters=[("n", ">", 7)])
+        assert read_table(tmp_path).num_rows == 6
+        assert read_table(tmp_path / "a", path_column="file").num_rows == 3
+
     def test_path_column(self, tmp_path):
         path = write(tmp_path / "p=1" / "a", {"n": 1})
         table = read_table(tmp_path, path_column="file")

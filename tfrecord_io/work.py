@@ -6,6 +6,7 @@ path; where frames come from, and what becomes of damage, is not its business.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from tfrecord_io.cast import from_wire
 from tfrecord_io.codec.base import BatchDecoder, Codec, Cursor
+from tfrecord_io.errors import LayoutError
 from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
@@ -211,7 +213,15 @@ class Finisher:
 
 
 def _path_constant(plan: ScanPlan, file: ScanFile) -> tuple[pa.Field, pa.Scalar]:
-    return pa.field(plan.path_column, pa.string()), pa.scalar(file.url, pa.string())
+    try:
+        path = pa.scalar(file.url, pa.string())
+    except UnicodeEncodeError:
+        raise LayoutError(
+            "the path is no UTF-8 and no value of a string column; rename the file, or read it "
+            f"without the column of paths, {plan.path_column!r}",
+            path=os.fsencode(file.url).decode("utf-8", "backslashreplace"),
+        ) from None
+    return pa.field(plan.path_column, pa.string()), path
 
 
 def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
