@@ -223,6 +223,9 @@ def test_stores(store: Server) -> None:
         writer.write(b"two")
     with pytest.raises(tfr.DatasetExistsError, match="no index"):
         tfr.write_index(f"{store.url}/a", f"{store.url}/b", storage_options=options)
+    both, index = f"{store.url}/[ab]", f"{store.url}/index/a.idx"
+    with pytest.raises(tfr.DatasetExistsError, match=r"is a file.*folder"):
+        tfr.write_index(both, index, storage_options=options)
     # Twice: what is there is an index.
     tfr.write_index(f"{store.url}/a", f"{store.url}/index/a.idx", storage_options=options)
 
@@ -235,9 +238,11 @@ def test_the_command(file: Path, tmp_path: Path) -> None:
 
 
 def test_a_forgotten_target(file: Path, tmp_path: Path) -> None:
-    shutil.copy(file, tmp_path / "b.tfrecord")
+    for name in ("b", "c"):
+        shutil.copy(file, tmp_path / f"{name}.tfrecord")
+    b, c = tmp_path / "b.tfrecord", tmp_path / "c.tfrecord"
     before = files_of(tmp_path)
-    for words, code in (([file, tmp_path / "b.tfrecord"], 4), ([file, file], 2)):
+    for words, code in (([file, b], 4), ([file, b, c], 4), ([file, b, b], 2), ([file, file], 2)):
         done = CliRunner().invoke(program, ["index", *map(str, words)])
         assert done.exit_code == code
         assert files_of(tmp_path) == before

@@ -292,6 +292,12 @@ def write_index(
                 "behind them",
                 path=into.url(place),
             )
+    if base not in places and into.exists(base) and not into.is_folder(base):
+        raise DatasetExistsError(
+            "the target is a file, and the indexes of several files go into a folder; choose "
+            "another target",
+            path=into.url(base),
+        )
     codec = get_codec()
 
     def write(place: str) -> int:
