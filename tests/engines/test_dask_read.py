@@ -119,6 +119,17 @@ class TestRows:
         assert arrow(frame[["s"]].compute()).equals(expected.select(["s"]))
         assert len(frame) == expected.num_rows
 
+    def test_long_filters_that_differ_are_different_reads(self, dataset):
+        def read(chosen):
+            return tfr.read_tfrecord(dataset, filters=[("i", "in", chosen)])
+
+        chosen, others = [*range(100, 130)], [*range(100, 115), 199, *range(116, 130)]
+        one, other = read(chosen), read(others)
+        assert read(chosen)._name == one._name != other._name
+        assert dask.compute(one["i"].sum(), other["i"].sum()) == tuple(
+            sum(i for i in range(ROWS) if i in wanted and i % 7) for wanted in (chosen, others)
+        )
+
     def test_path_column(self, dataset):
         frame = tfr.read_tfrecord(dataset, include_path_column=True)
         paths = frame["path"].compute()

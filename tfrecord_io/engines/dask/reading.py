@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
@@ -140,7 +141,8 @@ class Reader:
         schemas = [one.serialize().to_pybytes() for one in (plan.schema, plan.file_schema)]
         described = (
             *(plan.locations, sorted(map(repr, plan.storage_options.items()))),
-            *(schemas, str(plan.filter), plan.options),
+            # The text of an expression leaves out what is long.
+            *(schemas, pickle.dumps(plan.filter), plan.options),
             *(self.dtype_backend, self.arrow_strings, self.limit),
         )
         return type(self).__name__, hashlib.sha256(repr(described).encode()).hexdigest()
