@@ -24,7 +24,7 @@ LAYERS = (
     ("options", "tf_errors", "compression", "partition_values", "filters", "storage_protocol"),
     ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
-    ("storage", "plan", "manifest", "cast"),
+    ("storage", "plan", "manifest", "cast", "pandas_columns"),
     ("codec", "source", "staging", "file_staging", "formats"),
     ("frames", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),

@@ -63,6 +63,13 @@ def leaf_type(t: pa.DataType) -> pa.DataType:
     return t
 
 
+def with_leaf(t: pa.DataType, leaf: pa.DataType) -> pa.DataType:
+    """Return the normal form of lists, with another leaf inside."""
+    if pat.is_fixed_size_list(t):
+        return pa.list_(_item(with_leaf(t.value_type, leaf)), t.list_size)
+    return pa.list_(_item(with_leaf(t.value_type, leaf))) if is_any_list(t) else leaf
+
+
 def normal_type(t: pa.DataType) -> pa.DataType:
     """Return the normal form of a column's type.
 

@@ -254,8 +254,8 @@ def write_table(
     ----------
     data : pyarrow.Table, RecordBatch, RecordBatchReader, iterable of batches, or any Arrow stream
         Polars, DuckDB and others with ``__arrow_c_stream__`` are streams. Of a pandas frame, an
-        index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``.
-        Streams are written in bounded memory.
+        index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``, and
+        objects must be of one kind in a column. Streams are written in bounded memory.
     path : str or path-like
         The target folder; a local path or URL.
     schema : pyarrow.Schema, optional
@@ -277,6 +277,8 @@ def write_table(
 
     Raises
     ------
+    InferenceError
+        The values of a column of a pandas frame have no one type.
     TFRecordError
         See `plan_write`, `tfrecord_io.attempt.write_task` and `tfrecord_io.commit.commit_job`. The
         target is as it was, unless it is a `CommitStateUnknownError`.
@@ -323,7 +325,9 @@ def write_table(
 def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(data, pandas.DataFrame):
-        data = pa.Table.from_pandas(data)
+        from tfrecord_io.pandas_columns import to_table
+
+        data = to_table(data)
     if isinstance(data, pa.Table):
         return schema or data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):

@@ -1,0 +1,177 @@
+"""What frames hold becomes Arrow as it is, or is refused by its column's name."""
+
+import datetime
+import decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tests.support.trees import tree
+from tfrecord_io.engines.local import read_table
+from tfrecord_io.errors import InferenceError, UnsupportedTypeError
+from tfrecord_io.pandas_columns import to_arrow, to_table
+from tfrecord_io.write import write_table
+
+DATE = datetime.date(2026, 1, 2)
+TIME = datetime.datetime(2026, 1, 2, 3, 4, 5)
+ZONED = TIME.replace(tzinfo=datetime.timezone.utc)
+DECIMAL = decimal.Decimal("1.25")
+
+
+def objects(*values: object) -> pd.Series:
+    return pd.Series(values, dtype=object, name="v")
+
+
+class TestObjects:
+    @pytest.mark.parametrize(
+        ("values", "t"),
+        [
+            (["a", "b"], pa.string()),
+            ([b"a", b"b"], pa.binary()),
+            ([1, 2.5], pa.float64()),
+            ([1, DECIMAL], pa.decimal128(3, 2)),
+            ([DATE, DATE], pa.date32()),
+            ([TIME, TIME], pa.timestamp("us")),
+            ([ZONED, ZONED], pa.timestamp("us", "UTC")),
+            ([datetime.time(1)], pa.time64("us")),
+            ([datetime.timedelta(1)], pa.duration("us")),
+            ([[1], [2.5], []], pa.list_(pa.float64())),
+            ([[TIME], [], [TIME, TIME]], pa.list_(pa.timestamp("us"))),
+            ([[b"a"], []], pa.list_(pa.binary())),
+        ],
+    )
+    def test_of_one_kind(self, values, t):
+        array = to_arrow(objects(*values, None))
+        assert array.type == t
+        assert array.to_pylist() == [*values, None]
+
+    @pytest.mark.parametrize(
+        ("values", "told"),
+        [
+            ([DATE, TIME], "2026, 1, 2.*datetime"),
+            ([TIME, DATE], "date"),
+            ([DATE, pd.Timestamp(TIME)], "datetime"),
+            ([TIME, ZONED], "a datetime.*a datetime with a zone"),
+            ([ZONED, TIME], "a datetime with a zone.*a datetime"),
+            (["a", b"b"], "'a' is a str, b'b' a binary"),
+            ([b"b", "a"], "b'b' is a binary, 'a' a str"),
+            ([datetime.time(1, tzinfo=datetime.timezone.utc)], "zone"),
+            ([[DATE], [TIME]], "datetime"),
+            ([np.array([DATE]), np.array([TIME])], "datetime"),
+            ([["a"], [b"b"]], "'a' is a str"),
+            ([[[TIME]], [[ZONED]]], "zone"),
+            ([1, "a"], "'a'"),
+            ([True, 2], "2"),
+            ([2**63, 1], "too large"),
+            (["\ud800"], "surrogates"),
+            ([1j], "1j"),
+        ],
+    )
+    def test_of_several_kinds_are_refused(self, values, told):
+        for column in (objects(*values), objects(None, *values, None)):
+            with pytest.raises(InferenceError, match=rf"'v'.*{told}.*convert the column") as caught:
+                to_arrow(column)
+            assert caught.value.feature == "v"
+
+    def test_what_is_missing_is_of_every_kind(self):
+        missing = [None, float("nan"), pd.NA, pd.NaT]
+        for value in (DATE, ZONED, TIME, b"a", datetime.time(1)):
+            assert to_arrow(objects(*missing, value)).to_pylist() == [None] * 4 + [value]
+
+    @pytest.mark.parametrize(
+        ("value", "t"),
+        [
+            (pd.Timestamp(1), pa.timestamp("ns")),
+            (pd.Timestamp(1, tz="UTC"), pa.timestamp("ns", "UTC")),
+            (pd.Timedelta(1), pa.duration("ns")),
+        ],
+    )
+    def test_nanoseconds_are_kept(self, value, t):
+        array = to_arrow(objects(None, value))
+        assert array.type == t
+        assert array.view(pa.int64()).to_pylist() == [None, 1]
+        lists = to_arrow(objects([value], None, []))
+        assert lists.type == pa.list_(t)
+        assert lists.values.view(pa.int64()).to_pylist() == [1]
+
+    def test_nanoseconds_out_of_range_are_refused(self):
+        far = pd.Timestamp("9999-01-01")
+        assert to_arrow(objects(far)).to_pylist() == [far.to_pydatetime()]
+        with pytest.raises(InferenceError, match="'v'"):
+            to_arrow(objects(far, pd.Timestamp(1)))
+
+
+class TestDtypes:
+    @pytest.mark.parametrize(
+        ("column", "told"),
+        [
+            (pd.Series([1j]), "complex128"),
+            (pd.Series(pd.arrays.SparseArray([0, 1])), "Sparse"),
+            (pd.Series(pd.period_range("2026", periods=2, freq="M")), "frequency of periods"),
+            (pd.Series(pd.period_range("2026", periods=2, freq="M"), dtype="category"), "periods"),
+        ],
+    )
+    def test_without_a_type(self, column, told):
+        with pytest.raises(UnsupportedTypeError, match=f"'v'.*{told}.*convert it"):
+            to_arrow(column.rename("v"))
+
+    def test_categories(self):
+        for column in (
+            pd.Series(["b", None, "a", "b"], dtype="category"),
+            pd.Series(["b", None, "a", "b"], dtype="string[pyarrow]").astype("category"),
+        ):
+            assert to_arrow(column).to_pylist() == ["b", None, "a", "b"]
+        with pytest.raises(InferenceError, match=r"'v'.*datetime"):
+            to_arrow(pd.Series(pd.Categorical([DATE, TIME]), name="v"))
+
+    def test_text_that_is_none(self):
+        with pytest.raises(InferenceError, match=r"'v'.*surrogates"):
+            to_arrow(pd.Series(["\ud800"], dtype=pd.StringDtype("python"), name="v"))
+
+
+class TestFrames:
+    def test_an_index_that_is_no_plain_range_is_a_column(self):
+        frame = pd.DataFrame({"v": [1, 2]})
+        assert to_table(frame).to_pydict() == {"v": [1, 2]}
+        frame.index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["w", None])
+        found = to_table(frame)
+        assert found.to_pydict() == {"v": [1, 2], "w": ["a", "b"], "__index_level_1__": [1, 2]}
+        # As pyarrow does it.
+        assert found.equals(pa.Table.from_pandas(frame), check_metadata=False)
+        frame.index = pd.Index([3, 4], name="v")
+        assert to_table(frame).to_pydict() == {"v": [1, 2], "__index_level_0__": [3, 4]}
+        frame.index = pd.Index([DATE, TIME], name="i")
+        with pytest.raises(InferenceError, match="'i'"):
+            to_table(frame)
+
+    def test_rows_without_columns(self):
+        assert to_table(pd.DataFrame(index=range(3))).num_rows == 3
+
+    @pytest.mark.parametrize(
+        ("names", "told"),
+        [
+            ([0, "a"], "column name 0 is a int"),
+            (["a", "a"], "two columns are named 'a'"),
+            (["a", "\ud800"], "no text"),
+            ([("a", "b"), "c"], "tuple"),
+        ],
+    )
+    def test_names_that_no_feature_has(self, tmp_path: Path, names, told):
+        frame = pd.DataFrame([[1, 2]])
+        frame.columns = pd.Index(names, tupleize_cols=False)
+        with pytest.raises(UnsupportedTypeError, match=told):
+            write_table(frame, tmp_path / "out")
+        assert tree(tmp_path) == {}
+
+    def test_written_and_read(self, tmp_path: Path):
+        frame = pd.DataFrame({"t": objects(pd.Timestamp(1), None), "d": objects(DATE, DATE)})
+        write_table(frame, tmp_path / "out")
+        found = read_table(tmp_path / "out")
+        assert found.schema.types == [pa.timestamp("ns"), pa.date32()]
+        assert found["t"].to_pylist() == [pd.Timestamp(1), None]
+        with pytest.raises(InferenceError, match="'d'"):
+            write_table(pd.DataFrame({"d": objects(DATE, TIME)}), tmp_path / "new")
+        assert not (tmp_path / "new").exists()
