@@ -26,7 +26,14 @@ import pyarrow.types as pat
 
 from tfrecord_io.errors import EncodeError, SchemaMismatchError
 from tfrecord_io.options import Float64Mode
-from tfrecord_io.schema import is_any_list, normal_type, storage_type, wire_schema
+from tfrecord_io.schema import (
+    is_any_list,
+    leaf_type,
+    normal_type,
+    storage_type,
+    wire_schema,
+    with_leaf,
+)
 
 _INT32_MAX = 2**31 - 1
 _INT64_MAX = 2**63 - 1
@@ -67,7 +74,8 @@ class ToWire:
         ----------
         batch : pyarrow.RecordBatch
             Its columns have the names of the schema and its types, or others of the same normal
-            form (`tfrecord_io.schema.normal_type`), or the null type.
+            form (`tfrecord_io.schema.normal_type`), or the null type. Where float32 is declared,
+            float64 may come, and is narrowed by the same rules.
         row_offset : int
             Row number of the batch's first row, for errors.
 
@@ -144,6 +152,87 @@ def from_wire(
             f"feature {name!r} {fault.first_text()}", offset=offset, record=record, feature=name
         )
     return plan.batch(batch, arrays)
+
+
+def exact_cast(
+    array: pa.Array | pa.ChunkedArray, target: pa.DataType
+) -> pa.Array | pa.ChunkedArray:
+    """Return values in another type, if they are the same there.
+
+    Parameters
+    ----------
+    array : pyarrow.Array or ChunkedArray
+        Values of a type that TFRecord can hold.
+    target : pyarrow.DataType
+        The type asked for, in normal form. What is cast from text is what Arrow reads in it.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A value is another one there, or the types have no common values.
+
+    Notes
+    -----
+    Arrow's own cast takes 7 for true, drops the time of a timestamp and its zone, and rounds to a
+    decimal or a shorter float. So what comes out is cast back, and compared.
+    """
+    given, source, leaf = array.type, leaf_type(array.type), leaf_type(target)
+    if {_has_zone(source), _has_zone(leaf)} == {True, False}:
+        raise SchemaMismatchError(
+            f"values of type {given} are no {target}: set the time zone first, or drop it"
+        )
+    is_parsed = _is_bytes(source) or pat.is_decimal(source)
+    if is_parsed and pat.is_floating(leaf) and not pat.is_float64(leaf):
+        return exact_cast(exact_cast(array, with_leaf(target, pa.float64())), target)
+    try:
+        out = _plainly_cast(array, target)
+        if pat.is_null(source) or source == leaf or _is_bytes(source) or _is_bytes(leaf):
+            return out
+        before, after = _leaves(array).cast(source), _plainly_cast(_leaves(out), source)
+        if pat.is_floating(source):
+            before, after = before.cast(pa.float64()), after.cast(pa.float64())
+            are_nan = pc.and_(pc.is_nan(before), pc.is_nan(after))
+            is_same = pc.or_(pc.equal(before, after), are_nan)
+        else:
+            is_same = pc.equal(before, after)
+        bad = pc.index(is_same, False).as_py()
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise SchemaMismatchError(f"values of type {given} are no {target}: {error}") from error
+    if bad >= 0:
+        raise SchemaMismatchError(f"the value {before[bad]} is no {leaf}")
+    return out
+
+
+def _plainly_cast(
+    array: pa.Array | pa.ChunkedArray, target: pa.DataType
+) -> pa.Array | pa.ChunkedArray:
+    """Return what Arrow makes of values, where it has to be by a detour."""
+    t, leaf = array.type, leaf_type(target)
+    if isinstance(t, pa.BaseExtensionType):
+        return _plainly_cast(array.cast(t.storage_type), target)
+    if pat.is_dictionary(t):
+        return _plainly_cast(array.cast(t.value_type), target)
+    if pat.is_integer(leaf_type(t)) and pat.is_decimal(leaf):
+        # Arrow wants room for all integers.
+        array = array.cast(with_leaf(t, pa.decimal256(76, leaf.scale)))
+    if pat.is_decimal(leaf_type(t)) and pat.is_floating(leaf):
+        # See `_decimal_to_float64`.
+        array = array.cast(with_leaf(t, pa.string()))
+    return array.cast(target)
+
+
+def _has_zone(t: pa.DataType) -> bool | None:
+    """Return whether the times of a type have a zone; None where there are none."""
+    if pat.is_timestamp(t):
+        return t.tz is not None
+    return False if pat.is_date(t) else None
+
+
+def _leaves(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Return what is inside all lists, in its order."""
+    while is_any_list(array.type):
+        array = pc.list_flatten(array)
+    return array
 
 
 _NumPy: TypeAlias = Any
@@ -224,7 +313,7 @@ def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) ->
     wire = wire_schema(schema, reading=False)
     steps = []
     for found, declared, target in zip(source, schema, wire, strict=True):
-        if not pat.is_null(found.type) and normal_type(found.type) != normal_type(declared.type):
+        if not _is_writable_as(found.type, declared.type):
             raise EncodeError(
                 f"column {declared.name!r} has the type {found.type} in this batch, and "
                 f"{declared.type} is declared: bring all batches to one schema",
@@ -234,6 +323,13 @@ def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) ->
         inner = _has_nullable_inner_lists(declared.type)
         steps.append(_writing_step(found.type, target.type, float64, text, inner))
     return _Plan(steps, wire)
+
+
+def _is_writable_as(found: pa.DataType, declared: pa.DataType) -> bool:
+    found, declared = normal_type(found), normal_type(declared)
+    if pat.is_float64(leaf_type(found)) and pat.is_float32(leaf_type(declared)):
+        found = with_leaf(found, pa.float32())
+    return bool(pat.is_null(found) or found == declared)
 
 
 def _has_nullable_inner_lists(t: pa.DataType) -> bool:
