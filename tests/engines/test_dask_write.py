@@ -34,6 +34,8 @@ TABLE = pa.table(
     }
 )
 
+DATE, UTC = datetime.date(2026, 1, 2), datetime.timezone.utc
+
 
 def frame_of(table: pa.Table, rows_per_task: int = PER_TASK) -> dd.DataFrame:
     """A Dask frame with a partition for each run of rows."""
@@ -157,11 +159,16 @@ class TestTrees:
 
 
 class TestValues:
-    def write(self, path, data, **options):
+    def write(self, path, data, *, npartitions=1, **options):
         with dask.config.set({"dataframe.convert-string": False}):
-            frame = dd.from_pandas(pd.DataFrame(data), npartitions=1)
+            frame = dd.from_pandas(pd.DataFrame(data), npartitions=npartitions, sort=False)
             tfr.to_tfrecord(frame, path, **options)
         return tfr.read_table(path)
+
+    def objects(self, path, *values, **options):
+        """Write objects one by one to a partition, and read them."""
+        data = {"v": pd.Series(values, dtype=object)}
+        return self.write(path, data, npartitions=len(values), **options)["v"].to_pylist()
 
     def test_objects_are_looked_at(self, tmp_path):
         data = {
@@ -202,6 +209,111 @@ class TestValues:
         with pytest.raises(tfr.SchemaMismatchError, match=r"partition 2 .*'x'"):
             tfr.to_tfrecord(frame, tmp_path / "out")
         assert tree(tmp_path) == {}
+
+    @pytest.mark.parametrize(
+        ("first", "later"),
+        [
+            (2, 2.5),
+            (2, decimal.Decimal("1.5")),
+            (decimal.Decimal("1.5"), decimal.Decimal("1.25")),
+            ([2], [2.5]),
+            ([2], np.array([2.5])),
+            (True, 1),
+            (1, True),
+            ("5", 5),
+            (5, "5"),
+            ("a", b"a"),
+            (b"a", "a"),
+            (["a"], [b"a"]),
+            (DATE, datetime.datetime(2026, 1, 2)),
+            (DATE, datetime.datetime(2026, 1, 2, 3)),
+            (datetime.datetime(2026, 1, 2), DATE),
+            (datetime.datetime(2026, 1, 2), datetime.datetime(2026, 1, 2, tzinfo=UTC)),
+            (datetime.datetime(2026, 1, 2, tzinfo=UTC), datetime.datetime(2026, 1, 2)),
+            (pd.Timestamp(1000), pd.Timestamp(1)),
+            (pd.Timedelta(1000), pd.Timedelta(1)),
+            (1, [1]),
+            ([1], 1),
+        ],
+    )
+    def test_later_values_that_differ_are_refused(self, tmp_path, first, later):
+        with pytest.raises(tfr.SchemaMismatchError, match=r"'v'.*schema.*partition 1 ") as caught:
+            self.objects(tmp_path / "out", first, later)
+        assert caught.value.feature == "v"
+        with pytest.raises(tfr.SchemaMismatchError, match=r"'v'.*schema.*partition 3 "):
+            self.objects(tmp_path / "out", None, first, None, later)
+        assert tree(tmp_path) == {}
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            [2.5, 2],
+            [decimal.Decimal("1.25"), decimal.Decimal("1.5"), 2],
+            [[], None, [], [1], []],
+            [[], [2.5], [2]],
+            [pd.Timestamp(1), pd.Timestamp(1000)],
+            [datetime.datetime(2026, 1, 2, tzinfo=UTC), pd.Timestamp("2026-01-02", tz="UTC")],
+        ],
+    )
+    def test_later_values_that_fit_are_as_they_were(self, tmp_path, values):
+        assert self.objects(tmp_path / "out", *values) == values
+
+    @pytest.mark.parametrize(
+        ("values", "error", "told"),
+        [
+            ([{"a": 1}, {"a": 2}], tfr.UnsupportedTypeError, "struct"),
+            ([2**63, 1], tfr.InferenceError, "too large.*schema"),
+            (["\ud800", "a"], tfr.InferenceError, "surrogates.*schema"),
+            ([1, {"a": 1}], tfr.UnsupportedTypeError, "struct.*partition 1 "),
+            ([None, [1], ["a"]], tfr.InferenceError, "some are.*schema"),
+        ],
+    )
+    def test_what_has_no_type_is_told_by_column(self, tmp_path, values, error, told):
+        with pytest.raises(error, match=f"column 'v'.*{told}") as caught:
+            self.objects(tmp_path / "out", *values)
+        assert caught.value.feature == "v"
+        assert tree(tmp_path) == {}
+
+    @pytest.mark.parametrize(
+        ("column", "t"),
+        [
+            (pd.Series([1.0, 1.7]), pa.int64()),
+            (pd.Series([1, 1.7], dtype=object), pa.int64()),
+            (pd.Series([1, 7]), pa.bool_()),
+            (pd.Series([0.5, 0.15]), pa.decimal128(3, 1)),
+            (pd.Series(pd.to_datetime(["2026-01-01T00", "2026-01-01T05"])), pa.date32()),
+            (pd.Series(pd.to_datetime(["2026-01-01"] * 2)), pa.timestamp("us", "UTC")),
+            (pd.Series(pd.to_datetime(["2026-01-01"] * 2, utc=True)), pa.timestamp("us")),
+            (pd.Series(pd.to_datetime([1, 2])), pa.timestamp("us")),
+        ],
+    )
+    def test_a_schema_changes_no_value(self, tmp_path, column, t):
+        with pytest.raises(tfr.SchemaMismatchError, match=r"column 'v'.*convert") as caught:
+            self.write(tmp_path / "out", {"v": column}, schema={"v": t})
+        assert caught.value.feature == "v"
+        assert tree(tmp_path) == {}
+
+    def test_a_schema_asks_for_float32(self, tmp_path):
+        for number, values in enumerate(([1e300, 0.5], [[0.5], [1e300]])):
+            t = pa.list_(pa.float32()) if number else pa.float32()
+            with pytest.raises(tfr.EncodeError, match=r"'v'.*beyond the range"):
+                self.write(tmp_path / "out", {"v": values}, schema={"v": t})
+        exact = {"v": [0.5, np.nan], "l": [[0.5], None], "d": [decimal.Decimal("1.25")] * 2}
+        schema = {"v": pa.float32(), "l": pa.list_(pa.float32(), 1), "d": pa.float32()}
+        read = self.write(tmp_path / "exact", exact, schema=schema, float64="error")
+        assert dict(zip(read.schema.names, read.schema.types, strict=True)) == schema
+        assert read.to_pydict() == {"v": [0.5, None], "l": [[0.5], None], "d": [1.25, 1.25]}
+        rounded = {"v": [0.1, 0.5]}
+        with pytest.raises(tfr.EncodeError, match=r"'v' holds 0\.1"):
+            self.write(tmp_path / "out", rounded, schema={"v": pa.float32()}, float64="error")
+        assert not (tmp_path / "out").exists()
+        with pytest.warns(tfr.PrecisionWarning, match="'v'"):
+            read = self.write(tmp_path / "warn", rounded, schema={"v": pa.float32()})
+        assert read["v"].to_pylist() == [float(np.float32(0.1)), 0.5]
+        folders = {"v": [0.5, 0.5], "x": [1, 2]}
+        schema = {"v": pa.float32()}
+        read = self.write(tmp_path / "folders", folders, schema=schema, partition_on="v")
+        assert read["v"].to_pylist() == [0.5, 0.5]
 
     def test_nan_is_null_in_numpy_columns_alone(self, tmp_path):
         data = {
@@ -291,6 +403,9 @@ class TestRefused:
         numbers = dd.from_pandas(pd.DataFrame({"z": [1j]}), npartitions=1)
         with pytest.raises(tfr.UnsupportedTypeError, match=r"'z'.*complex"):
             tfr.to_tfrecord(numbers, tmp_path / "out")
+        periods = pd.DataFrame({"p": pd.period_range("2026", periods=2, freq="M")})
+        with pytest.raises(tfr.UnsupportedTypeError, match=r"'p'.*frequency"):
+            tfr.to_tfrecord(dd.from_pandas(periods, npartitions=1), tmp_path / "out")
         with pytest.raises(tfr.LayoutError, match="all columns"):
             tfr.to_tfrecord(
                 frame_of(TABLE.select(["i", "s"])), tmp_path / "out", partition_on=["s", "i"]

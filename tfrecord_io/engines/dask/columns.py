@@ -11,12 +11,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
-from tfrecord_io.engines.dask.frames import known_type, seen_types
-from tfrecord_io.errors import InferenceError, OptionError, UnsupportedTypeError
+from tfrecord_io.engines.dask.frames import kind_of, known_type, seen_types
+from tfrecord_io.errors import InferenceError, OptionError
+from tfrecord_io.schema import leaf_type
 
 #: The name that Dask gives an index without one where it becomes a column.
 _NO_NAME = "__null_dask_index__"
+
+_ADVICE = ", or pass a schema with its type"
 
 
 def with_index(frame: Any, write_index: bool | None) -> Any:
@@ -46,27 +50,13 @@ def with_index(frame: Any, write_index: bool | None) -> Any:
     return frame.reset_index().rename(columns={made: _NO_NAME})
 
 
-def check_names(frame: Any) -> None:
-    """Raise `UnsupportedTypeError` unless the columns have names that features can have."""
-    names = list(frame.columns)
-    wrong = [name for name in names if not isinstance(name, str)]
-    if wrong:
-        raise UnsupportedTypeError(
-            f"the column name {wrong[0]!r} is a {type(wrong[0]).__name__}; features are named by "
-            "text: rename the columns"
-        )
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UnsupportedTypeError(f"two columns are named {twice[0]!r}; rename one of them")
-
-
 def declared_types(frame: Any, given: Any) -> dict[str, pa.DataType | None]:
     """Return the types of a frame's columns, in their order; None where values have to tell.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
-        What `check_names` let pass.
+        Of columns that `tfrecord_io.pandas_columns.check_names` let pass.
     given : pyarrow.Schema, mapping or "infer"
         All columns, or the types of some.
 
@@ -102,8 +92,8 @@ def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType
 
     Raises
     ------
-    InferenceError
-        The values of a column have no one type; names the column.
+    InferenceError, UnsupportedTypeError
+        The values of a column have no one type, or one that TFRecord cannot hold; names the column.
     """
     import dask
 
@@ -111,23 +101,34 @@ def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType
     found: dict[str, pa.DataType] = {name: pa.null() for name in frame.columns}
     seeing = dask.delayed(seen_types, name="look-tfrecord", pure=False)
     start, count = 0, 1
-    while start < len(parts) and pa.null() in found.values():
+    while start < len(parts) and any(pat.is_null(leaf_type(t)) for t in found.values()):
         tasks = [seeing(part) for part in parts[start : start + count]]
-        for seen in dask.compute(*tasks, **compute_kwargs):
+        try:
+            looks = dask.compute(*tasks, **compute_kwargs)
+        except InferenceError as error:
+            error.what += _ADVICE
+            raise
+        for seen in looks:
             for name, t in seen.items():
-                found[name] = _joined(name, found[name], t)
+                joined = _joined(found[name], t)
+                if joined is None:
+                    raise InferenceError(
+                        f"the values of column {name!r} have no one type (some are {found[name]}, "
+                        f"others {t}); convert the column{_ADVICE}",
+                        feature=name,
+                    )
+                found[name] = joined
         start, count = start + count, count * 2
     return found
 
 
-def _joined(name: str, before: pa.DataType, seen: pa.DataType | str) -> pa.DataType:
-    problem = seen if isinstance(seen, str) else None
-    if problem is None and seen not in (before, pa.null()) and before != pa.null():
-        problem = f"some are {before}, others {seen}"
-    if problem is not None:
-        raise InferenceError(
-            f"the values of column {name!r} have no one type ({problem}); convert the column, or "
-            "pass a schema with its type",
-            feature=name,
-        )
-    return before if seen == pa.null() else seen
+def _joined(before: pa.DataType, seen: pa.DataType) -> pa.DataType | None:
+    """Return a type for values of both; a null is not known yet. None if they have none."""
+    is_known = not (pat.is_null(leaf_type(before)) or pat.is_null(leaf_type(seen)))
+    if is_known and kind_of(before) != kind_of(seen):
+        return None
+    schemas = [pa.schema([("column", t)]) for t in (before, seen)]
+    try:
+        return pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None

@@ -1,22 +1,26 @@
 """Arrow tables to pandas frames and back, column by column, and the types on either side.
 
 - *To pandas*: Arrow's own types (``dtype_backend="pyarrow"``), pandas' nullable ones, or NumPy's.
-- *To Arrow*: by pyarrow's rules. A NaN in a NumPy column is a missing value and becomes null, as
-  ``pyarrow.Table.from_pandas`` has it; in Arrow's and pandas' nullable columns NaN stays NaN.
+- *To Arrow*: a NaN in a NumPy column is a missing value and becomes null, as
+  ``pyarrow.Table.from_pandas`` has it; in Arrow's and pandas' nullable columns NaN stays NaN. No
+  value is changed: what is no value of its column's type is refused.
 - Columns of dtype object, and categoricals whose values Dask does not know yet, have no type until
   their values are looked at.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeAlias, cast
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.types as pat
 
-from tfrecord_io.errors import SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.schema import normal_type
+from tfrecord_io.cast import exact_cast
+from tfrecord_io.errors import SchemaMismatchError
+from tfrecord_io.pandas_columns import to_arrow
+from tfrecord_io.schema import leaf_type, list_depth, normal_schema, with_leaf
 
 DtypeBackend: TypeAlias = Literal["pyarrow", "numpy_nullable"] | None
 
@@ -71,13 +75,7 @@ def known_type(column: pd.Series) -> pa.DataType | None:
         return None
     if isinstance(dtype, pd.CategoricalDtype) and _is_unknown(dtype):
         return None
-    try:
-        return pa.Array.from_pandas(column.iloc[:0]).type
-    except (pa.ArrowException, NotImplementedError) as error:
-        raise UnsupportedTypeError(
-            f"column {column.name!r} is of dtype {dtype}, which is no type of Arrow's; convert it",
-            feature=str(column.name),
-        ) from error
+    return to_arrow(column.iloc[:0]).type
 
 
 def _is_unknown(dtype: pd.CategoricalDtype) -> bool:
@@ -86,19 +84,28 @@ def _is_unknown(dtype: pd.CategoricalDtype) -> bool:
     return dtype.categories is None or UNKNOWN_CATEGORIES in dtype.categories
 
 
-def seen_types(frame: pd.DataFrame) -> dict[str, pa.DataType | str]:
-    """Return the types of a frame's values; what is wrong with a column that has none."""
-    return {str(name): _seen_type(column) for name, column in frame.items()}
+def seen_types(frame: pd.DataFrame) -> dict[str, pa.DataType]:
+    """Return the types of a frame's values, in normal form.
+
+    Raises
+    ------
+    InferenceError, UnsupportedTypeError
+        A column's values have no one type, or one that TFRecord cannot hold.
+    """
+    return {str(name): _normal_type_of(to_arrow(column), name) for name, column in frame.items()}
 
 
-def _seen_type(column: pd.Series) -> pa.DataType | str:
-    try:
-        return normal_type(pa.Array.from_pandas(column).type)
-    except (pa.ArrowException, NotImplementedError) as error:
-        return str(error)
+def _normal_type_of(array: pa.Array | pa.ChunkedArray, name: Any) -> pa.DataType:
+    return normal_schema(pa.schema([(name, array.type)])).field(0).type
 
 
-def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
+def to_table(
+    frame: pd.DataFrame,
+    schema: pa.Schema,
+    *,
+    given: Collection[str] = (),
+    partition_by: Collection[str] = (),
+) -> pa.Table:
     """Return a frame's columns as Arrow.
 
     Parameters
@@ -107,31 +114,81 @@ def to_table(frame: pd.DataFrame, schema: pa.Schema) -> pa.Table:
         With the schema's columns.
     schema : pyarrow.Schema
         The types, in normal form.
+    given : collection of str
+        The columns whose types the caller said: their values are converted. Those of the others
+        must be what was seen of the frame.
+    partition_by : collection of str
+        The columns that are to stand in no record.
+
+    Returns
+    -------
+    pyarrow.Table
+        Where float32 is wanted in records, and the values have more digits, it is float64:
+        whoever writes it has rules for that.
 
     Raises
     ------
     SchemaMismatchError
-        A value is not of its column's type.
+        A value is not of its column's type, or would not be the same in it.
+    InferenceError, UnsupportedTypeError
+        See `tfrecord_io.pandas_columns.to_arrow`.
     """
     if sorted(frame.columns) != sorted(schema.names):
         raise SchemaMismatchError(
             f"a partition has the columns {list(frame.columns)}, the frame's meta says "
             f"{schema.names}; whatever made the partition was given a wrong meta"
         )
-    columns = [_to_arrow(frame[field.name], field.type) for field in schema]
+    columns = [
+        _converted(
+            frame[name], wanted, is_given=name in given, may_be_wider=name not in partition_by
+        )
+        for name, wanted in zip(schema.names, schema.types, strict=True)
+    ]
     return pa.Table.from_arrays(columns, names=schema.names)
 
 
-def _to_arrow(column: pd.Series, wanted: pa.DataType) -> pa.ChunkedArray | pa.Array:
+def _converted(
+    column: pd.Series, wanted: pa.DataType, *, is_given: bool, may_be_wider: bool
+) -> pa.ChunkedArray | pa.Array:
+    name = column.name
+    array = to_arrow(column)
+    if array.null_count == len(array):
+        return pa.nulls(len(array), wanted)
+    # Dress, such as a large string or a dictionary, is taken off by whoever writes.
+    found = _normal_type_of(array, name)
+    if found == wanted:
+        return array
     try:
-        if pd.api.types.is_object_dtype(column.dtype):
-            return pa.Array.from_pandas(column, type=wanted)
-        array = pa.Array.from_pandas(column)
-        # Dress, such as a large string or a dictionary, is taken off by whoever writes.
-        return array if normal_type(array.type) == wanted else array.cast(wanted)
-    except (pa.ArrowException, NotImplementedError, OverflowError) as error:
+        if not is_given and kind_of(found) != kind_of(wanted) and not pat.is_null(leaf_type(found)):
+            raise SchemaMismatchError(f"values of type {found} are among others of type {wanted}")
+        if may_be_wider and _is_longer_float32(found, wanted):
+            wanted = with_leaf(wanted, pa.float64())
+        return exact_cast(array, wanted)
+    except SchemaMismatchError as error:
         raise SchemaMismatchError(
-            f"a value of dtype {column.dtype} is no {wanted}: {error}; convert the column, or pass "
-            "a schema with its type",
-            feature=str(column.name),
+            f"column {name!r}: {error.what}; convert the column"
+            + ("" if is_given else ", or pass a schema with its type"),
+            feature=str(name),
         ) from error
+
+
+def _is_longer_float32(found: pa.DataType, wanted: pa.DataType) -> bool:
+    t = leaf_type(found)
+    has_more = pat.is_float64(t) or pat.is_decimal(t) or pat.is_string(t)
+    return bool(has_more and pat.is_float32(leaf_type(wanted)))
+
+
+#: Values of types of one of these kinds differ in width or unit alone.
+_KINDS: tuple[Callable[[pa.DataType], bool], ...] = (
+    lambda t: pat.is_integer(t) or pat.is_floating(t) or pat.is_decimal(t),
+    *(pat.is_date, pat.is_time, pat.is_duration),
+    lambda t: pat.is_timestamp(t) and t.tz is None,
+    lambda t: pat.is_timestamp(t) and t.tz is not None,
+)
+
+
+def kind_of(t: pa.DataType) -> tuple[int, Any]:
+    """Return what values of a type are: how deep in lists, of which kind, or else which type."""
+    leaf = leaf_type(t)
+    kind = next((number for number, is_one in enumerate(_KINDS) if is_one(leaf)), leaf)
+    return list_depth(t), kind

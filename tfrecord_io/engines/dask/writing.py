@@ -121,10 +121,10 @@ class Target:
         return check_not_committing(*open_storage(self.path, self.options["storage_options"]))
 
 
-def write_partition(task_index: int, job: WriteJob, part: Any) -> Staged:
-    """Stage a partition: a pandas frame, or raw records."""
+def write_partition(task_index: int, given: frozenset[str], job: WriteJob, part: Any) -> Staged:
+    """Stage a partition: a pandas frame, or raw records; the caller gave types of some columns."""
     try:
-        commit = write_task(job, task_index, _batches(job, part))
+        commit = write_task(job, task_index, _batches(job, part, given))
     except (TFRecordError, ValueError) as error:
         if isinstance(error, TFRecordError) and not isinstance(error, CommitError):
             error.what += f" (in partition {task_index} of the Dask frame)"
@@ -132,12 +132,14 @@ def write_partition(task_index: int, job: WriteJob, part: Any) -> Staged:
     return Staged(job_id=job.job_id, commit=commit)
 
 
-def _batches(job: WriteJob, part: Any) -> Iterator[pa.RecordBatch | pa.Table]:
+def _batches(
+    job: WriteJob, part: Any, given: frozenset[str]
+) -> Iterator[pa.RecordBatch | pa.Table]:
     pandas = sys.modules.get("pandas")
     if pandas is not None and isinstance(part, pandas.DataFrame):
         from tfrecord_io.engines.dask.frames import to_table
 
-        yield to_table(part, job.schema)
+        yield to_table(part, job.schema, given=given, partition_by=job.partition_by)
         return
     records = iter(part)
     while held := list(itertools.islice(records, _BAG_ROWS)):
@@ -179,12 +181,15 @@ class Write:
         Their keys in it.
     name : str
         What the keys of this write end in.
+    given : frozenset of str
+        See `tfrecord_io.engines.dask.frames.to_table`.
     """
 
     target: Target
     graph: Mapping[Any, Any]
     parts: Sequence[Any]
     name: str
+    given: frozenset[str]
 
     def _nodes(self, begun: Any) -> tuple[dict[Any, Any], str, list[tuple[str, int]]]:
         begin = f"begin-tfrecord-{self.name}"
@@ -192,7 +197,7 @@ class Write:
         writes = []
         for index, part in enumerate(self.parts):
             key = (f"write-tfrecord-{self.name}", index)
-            graph[key] = (functools.partial(write_partition, index), begin, part)
+            graph[key] = (functools.partial(write_partition, index, self.given), begin, part)
             writes.append(key)
         return graph, begin, writes
 
@@ -278,8 +283,9 @@ def to_tfrecord(
     write_index : bool, optional
         Whether the index becomes a column in front. By default it does if it has a name.
     schema : pyarrow.Schema, dict of str to pyarrow.DataType, or "infer"
-        Types of all columns, or of some. Those of the others are what the frame's dtypes say; of
-        dtype object, what the values of the first partitions say, which are computed for that.
+        Types of all columns, or of some, to which values are converted that are the same there.
+        Those of the others are what the frame's dtypes say; of dtype object, what the values of the
+        first partitions say, which are computed for that.
     record_type : {"Example", "SequenceExample", "ByteArray"}
         What a row becomes.
     compression, compression_level, max_records_per_file
@@ -362,7 +368,9 @@ def to_tfrecord(
             "empty_partition": empty_partition,
         },
     )
+    given: frozenset[str] = frozenset()
     if _is_a(df, "dask.dataframe", "DataFrame"):
+        given = _names_in(schema)
         target, graph, parts = _of_frame(df, target, schema, write_index, repartition_on, kwargs)
     else:
         graph, parts = _of_records(df, record_type)
@@ -370,7 +378,13 @@ def to_tfrecord(
             raise OptionError(
                 "schema, write_index and repartition_on are for data frames; raw records have none"
             )
-    write = Write(target=target, graph=graph, parts=parts, name=secrets.token_hex(16))
+    write = Write(
+        target=target,
+        graph=graph,
+        parts=parts,
+        name=secrets.token_hex(16),
+        given=given,
+    )
     if compute:
         return write.run(**kwargs)
     return replace(write, target=_tried(target)).delayed()
@@ -410,10 +424,11 @@ def _of_frame(
 ) -> tuple[Target, Mapping[Any, Any], Sequence[Any]]:
     """Return the target with its schema, the graph of a frame and the keys of its partitions."""
     check_dataframe()
-    from tfrecord_io.engines.dask.columns import check_names, declared_types, look, with_index
+    from tfrecord_io.engines.dask.columns import declared_types, look, with_index
+    from tfrecord_io.pandas_columns import check_names
 
     frame = with_index(df, write_index)
-    check_names(frame)
+    check_names(list(frame.columns))
     types = declared_types(frame, schema)
     unknown = [name for name, t in types.items() if t is None]
     if unknown:
@@ -434,6 +449,13 @@ def _of_frame(
         frame = frame.shuffle(on=on, ignore_index=True, shuffle_method="tasks")
     frame = frame.optimize()
     return replace(target, schema=found), dict(frame.__dask_graph__()), frame.__dask_keys__()
+
+
+def _names_in(schema: Any) -> frozenset[str]:
+    """Return the columns whose types a schema says, in any of its forms."""
+    if isinstance(schema, pa.Schema):
+        return frozenset(schema.names)
+    return frozenset(schema) if isinstance(schema, Mapping) else frozenset()
 
 
 def _of_records(df: Any, record_type: RecordType) -> tuple[Mapping[Any, Any], Sequence[Any]]:
