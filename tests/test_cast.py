@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfrecord_io.cast import ToWire, exact_cast, from_wire
+from tfrecord_io.cast import ToWire, from_wire
 from tfrecord_io.errors import EncodeError, SchemaMismatchError
 from tfrecord_io.schema import wire_schema
 
@@ -379,91 +379,6 @@ def test_float64_where_float32_is_declared() -> None:
             ToWire(declared, float64="error")(batch)
     with pytest.raises(EncodeError, match="beyond the range"):
         ToWire(pa.schema([("x", pa.float32())]), float64="cast")(batch_of([1e300], pa.float64()))
-
-
-# ---- to another type of the caller's -------------------------------------------------------------
-
-MORNING = dt.datetime(2026, 1, 2)
-
-
-class TestExactCast:
-    @pytest.mark.parametrize(
-        ("values", "t", "target", "expected"),
-        [
-            ([1, 0], pa.int64(), pa.bool_(), [True, False]),
-            ([True], pa.bool_(), pa.int8(), [1]),
-            ([2.0], pa.float64(), pa.int64(), [2]),
-            ([0.5, math.inf], pa.float64(), pa.float32(), [0.5, math.inf]),
-            ([2**53], pa.int64(), pa.float64(), [2.0**53]),
-            ([19.99, 0.3], pa.float64(), pa.decimal128(10, 2), [Decimal("19.99"), Decimal("0.30")]),
-            ([3], pa.int64(), pa.decimal128(3, 2), [Decimal("3.00")]),
-            ([Decimal("0.3")], pa.decimal128(2, 1), pa.float64(), [0.3]),
-            ([Decimal("2.0")], pa.decimal128(2, 1), pa.int64(), [2]),
-            ([MORNING], pa.timestamp("ns"), pa.date32(), [MORNING.date()]),
-            ([MORNING], pa.timestamp("ns"), pa.timestamp("s"), [MORNING]),
-            ([MORNING.date()], pa.date32(), pa.timestamp("us"), [MORNING]),
-            ([7], pa.int64(), pa.timestamp("us"), [dt.datetime(1970, 1, 1, 0, 0, 0, 7)]),
-            (["1.5"], pa.string(), pa.float32(), [1.5]),
-            (["a"], pa.dictionary(pa.int8(), pa.string()), pa.binary(), [b"a"]),
-            ([7], pa.dictionary(pa.int8(), pa.int64()), pa.float64(), [7.0]),
-            ([[7]], pa.list_(pa.dictionary(pa.int8(), pa.int64())), pa.list_(pa.int8()), [[7]]),
-            ([b"x" * 16], pa.uuid(), pa.binary(), [b"x" * 16]),
-            ([[1], []], pa.large_list(pa.int64()), pa.list_(pa.int8()), [[1], []]),
-            ([[1, 2]], pa.list_(pa.int64()), pa.list_(pa.float32(), 2), [[1.0, 2.0]]),
-            (
-                [[[2.0], []]],
-                *(pa.list_(pa.list_(t)) for t in (pa.float64(), pa.int64())),
-                [[[2], []]],
-            ),
-            ([[]], pa.list_(pa.null()), pa.list_(pa.int64()), [[]]),
-            ([], pa.null(), pa.list_(pa.int64()), []),
-        ],
-    )
-    def test_what_is_the_same(self, values: Any, t: Any, target: Any, expected: Any) -> None:
-        column = array([*values, None], t)
-        for form in (column, pa.chunked_array([column, column[:0]])):
-            found = exact_cast(form, target)
-            assert found.type == target
-            assert found.to_pylist() == [*expected, None]
-        assert exact_cast(column[:0], target).type == target
-
-    @pytest.mark.parametrize(
-        ("value", "t", "target", "told"),
-        [
-            (7, pa.int64(), pa.bool_(), "7 is no bool"),
-            (math.nan, pa.float64(), pa.bool_(), "nan is no bool"),
-            (2.5, pa.float64(), pa.int64(), "2.5"),
-            (0.1, pa.float64(), pa.float32(), "0.1 is no float"),
-            (1e300, pa.float64(), pa.float32(), "is no float"),
-            (0.1, pa.float64(), pa.float16(), "0.1 is no halffloat"),
-            (2049, pa.int64(), pa.float16(), "2049 is no halffloat"),
-            (2**53 + 1, pa.int64(), pa.float64(), "9007199254740993"),
-            (0.15, pa.float64(), pa.decimal128(3, 1), "0.15 is no decimal"),
-            (300, pa.int64(), pa.decimal128(3, 1), "does not fit"),
-            (Decimal("1.5"), pa.decimal128(2, 1), pa.int64(), "data loss"),
-            (Decimal("0.1"), pa.decimal128(2, 1), pa.float32(), "0.1 is no float"),
-            (MORNING.replace(hour=5), pa.timestamp("us"), pa.date32(), "05:00:00 is no date32"),
-            (MORNING.replace(hour=5), pa.timestamp("us"), pa.time64("us"), "time64"),
-            (MORNING.replace(microsecond=5), pa.timestamp("us"), pa.timestamp("s"), "lose data"),
-            (MORNING, pa.timestamp("us"), pa.timestamp("us", "UTC"), "time zone"),
-            (MORNING, pa.timestamp("us", "UTC"), pa.timestamp("us"), "time zone"),
-            (MORNING, pa.timestamp("us", "UTC"), pa.date32(), "time zone"),
-            (MORNING.date(), pa.date32(), pa.timestamp("us", "UTC"), "time zone"),
-            ("0.1", pa.string(), pa.float32(), "0.1 is no float"),
-            ("a", pa.string(), pa.int64(), "'a'"),
-            (b"\xff", pa.binary(), pa.string(), "UTF8"),
-            ([0.5, 7.0], pa.list_(pa.float64()), pa.list_(pa.bool_()), "0.5 is no bool"),
-            ([1, 2, 3], pa.list_(pa.int64()), pa.list_(pa.int64(), 2), "expected size"),
-            (1, pa.int64(), pa.list_(pa.int64()), "list"),
-        ],
-    )
-    def test_what_is_not(self, value: Any, t: Any, target: Any, told: str) -> None:
-        with pytest.raises(SchemaMismatchError, match=told):
-            exact_cast(pa.array([None, value], t), target)
-
-    def test_nan_is_nan(self) -> None:
-        found = exact_cast(pa.array([math.nan, 1.0]), pa.float32())
-        assert math.isnan(found[0].as_py())
 
 
 # ---- from the wire -------------------------------------------------------------------------------

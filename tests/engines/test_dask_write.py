@@ -293,6 +293,28 @@ class TestValues:
         assert caught.value.feature == "v"
         assert tree(tmp_path) == {}
 
+    def test_a_schema_is_of_any_dress(self, tmp_path):
+        data = {
+            "c": pd.Series([7, None, 7]).astype("Int64").astype("category"),
+            "u": pd.Series([b"x" * 16] * 3, dtype=pd.ArrowDtype(pa.binary(16))),
+            "s": pd.Series(["7", None, "8"], dtype="string[pyarrow]"),
+            "i": pd.Series([[7], [], None], dtype=object),
+        }
+        schema = {
+            "c": pa.float64(),
+            "u": pa.binary(),
+            "s": pa.int64(),
+            "i": pa.list_(pa.decimal128(3, 1)),
+        }
+        read = self.write(tmp_path / "out", data, schema=schema)
+        assert dict(zip(read.schema.names, read.schema.types, strict=True)) == schema
+        assert read.to_pydict() == {
+            "c": [7.0, None, 7.0],
+            "u": [b"x" * 16] * 3,
+            "s": [7, None, 8],
+            "i": [[decimal.Decimal("7.0")], [], None],
+        }
+
     def test_a_schema_asks_for_float32(self, tmp_path):
         for number, values in enumerate(([1e300, 0.5], [[0.5], [1e300]])):
             t = pa.list_(pa.float32()) if number else pa.float32()

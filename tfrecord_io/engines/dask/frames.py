@@ -17,8 +17,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.cast import exact_cast
 from tfrecord_io.errors import SchemaMismatchError
+from tfrecord_io.formats.exact import exact_cast
 from tfrecord_io.pandas_columns import to_arrow
 from tfrecord_io.schema import leaf_type, list_depth, normal_schema, with_leaf
 
@@ -150,26 +150,57 @@ def to_table(
 def _converted(
     column: pd.Series, wanted: pa.DataType, *, is_given: bool, may_be_wider: bool
 ) -> pa.ChunkedArray | pa.Array:
-    name = column.name
     array = to_arrow(column)
     if array.null_count == len(array):
         return pa.nulls(len(array), wanted)
     # Dress, such as a large string or a dictionary, is taken off by whoever writes.
-    found = _normal_type_of(array, name)
+    found = _normal_type_of(array, column.name)
     if found == wanted:
         return array
+    if may_be_wider and _is_longer_float32(found, wanted):
+        wanted = with_leaf(wanted, pa.float64())
     try:
-        if not is_given and kind_of(found) != kind_of(wanted) and not pat.is_null(leaf_type(found)):
-            raise SchemaMismatchError(f"values of type {found} are among others of type {wanted}")
-        if may_be_wider and _is_longer_float32(found, wanted):
-            wanted = with_leaf(wanted, pa.float64())
-        return exact_cast(array, wanted)
-    except SchemaMismatchError as error:
+        _check_kinds(found, wanted, is_given=is_given)
+        chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+        cast = [exact_cast(_castable(chunk, wanted), wanted) for chunk in chunks]
+        return pa.chunked_array(cast, wanted)
+    except (pa.ArrowException, NotImplementedError) as error:
         raise SchemaMismatchError(
-            f"column {name!r}: {error.what}; convert the column"
+            f"column {column.name!r} is {found} in this partition, and its values do not fit "
+            f"{wanted}: {error}; convert the column"
             + ("" if is_given else ", or pass a schema with its type"),
-            feature=str(name),
+            feature=str(column.name),
         ) from error
+
+
+def _check_kinds(found: pa.DataType, wanted: pa.DataType, *, is_given: bool) -> None:
+    if pat.is_null(leaf_type(found)) or kind_of(found) == kind_of(wanted):
+        return
+    if not is_given:
+        raise pa.ArrowInvalid("they are of another kind")
+    zones = {_has_zone(leaf_type(found)), _has_zone(leaf_type(wanted))}
+    if zones == {True, False}:
+        raise pa.ArrowInvalid("set the time zone first, or drop it")
+
+
+def _has_zone(t: pa.DataType) -> bool | None:
+    """Return whether the times of a type have a zone; None where there are none."""
+    if pat.is_timestamp(t):
+        return t.tz is not None
+    return False if pat.is_date(t) else None
+
+
+def _castable(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return an array without its dress, in a type that Arrow casts to the one wanted."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pat.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    leaf = leaf_type(wanted)
+    if pat.is_integer(leaf_type(array.type)) and pat.is_decimal(leaf):
+        # Arrow wants room for all integers, not for those that are there.
+        return array.cast(with_leaf(array.type, pa.decimal256(76, leaf.scale)))
+    return array
 
 
 def _is_longer_float32(found: pa.DataType, wanted: pa.DataType) -> bool:
