@@ -15,6 +15,7 @@ import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from dask.callbacks import Callback
 
@@ -388,6 +389,35 @@ class TestValues:
         assert tfr.read_table(tmp_path / "named").equals(TABLE.select(["i", "s"]))
         tfr.to_tfrecord(named, tmp_path / "left", write_index=False)
         assert tfr.read_table(tmp_path / "left").column_names == ["s"]
+
+    def test_index_of_several_levels(self, tmp_path):
+        pandas = pd.DataFrame({"a": [1, 1, 2], "b": ["x", "y", "x"], "v": [1, 2, 3]})
+        grouped = dd.from_pandas(pandas, npartitions=1).groupby(["a", "b"]).sum()
+        tfr.to_tfrecord(grouped, tmp_path / "named")
+        assert tfr.read_table(tmp_path / "named").sort_by("v").to_pydict() == {
+            name: pandas[name].tolist() for name in pandas.columns
+        }
+        tfr.to_tfrecord(grouped, tmp_path / "left", write_index=False)
+        assert tfr.read_table(tmp_path / "left").column_names == ["v"]
+        for names, expected in (
+            ([None, "b"], ["level_0", "b"]),
+            ([None] * 2, ["level_0", "level_1"]),
+        ):
+            meta = grouped._meta.rename_axis(names)
+            renamed = grouped.map_partitions(pd.DataFrame.rename_axis, names, meta=meta)
+            path = tmp_path / str(names)
+            tfr.to_tfrecord(renamed, path)
+            assert tfr.read_table(path).column_names == [*expected, "v"]
+            # As Dask names them.
+            renamed.to_parquet(path / "parquet")
+            parts = pq.read_schema(path / "parquet" / "part.0.parquet")
+            assert sorted(parts.names) == sorted([*expected, "v"])
+        for names in (["v", "b"], ["b", "b"], ["level_1", None]):
+            meta = grouped._meta.rename_axis(names)
+            renamed = grouped.map_partitions(pd.DataFrame.rename_axis, names, meta=meta)
+            with pytest.raises(tfr.OptionError, match="of the index, are named"):
+                tfr.to_tfrecord(renamed, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
 
 class TestRefused:

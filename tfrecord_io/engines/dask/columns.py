@@ -31,20 +31,24 @@ def with_index(frame: Any, write_index: bool | None) -> Any:
     frame : dask.dataframe.DataFrame
         The frame.
     write_index : bool, optional
-        Without it, an index that has a name is written.
+        Without it, an index that has a name, or several levels, is written.
     """
-    name = frame.index.name
+    names = list(frame._meta.index.names)
     if write_index is None:
-        write_index = name is not None
+        write_index = names != [None]
     if not write_index:
         return frame
-    column = _NO_NAME if name is None else name
-    if column in frame.columns:
+    # Levels without names are named as dd.to_parquet names them.
+    columns = [f"level_{n}" if name is None else name for n, name in enumerate(names)]
+    if names == [None]:
+        columns = [_NO_NAME]
+    twice = [column for column in columns if [*columns, *frame.columns].count(column) > 1]
+    if twice:
         raise OptionError(
-            f"the index and a column are both named {column!r}; rename one of them, or say "
-            "write_index=False"
+            f"two columns, with those of the index, are named {twice[0]!r}; rename one of them, or "
+            "say write_index=False"
         )
-    if name is not None:
+    if names != [None]:
         return frame.reset_index()
     made = next(name for name in ("index", "level_0") if name not in frame.columns)
     return frame.reset_index().rename(columns={made: _NO_NAME})

@@ -281,7 +281,8 @@ def to_tfrecord(
         Says the same, and more, instead of `append` and `overwrite`; see
         `tfrecord_io.write.plan_write`.
     write_index : bool, optional
-        Whether the index becomes a column in front. By default it does if it has a name.
+        Whether the index becomes a column in front, or one for each of its levels. By default it
+        does if it has a name or several levels.
     schema : pyarrow.Schema, dict of str to pyarrow.DataType, or "infer"
         Types of all columns, or of some, to which values are converted that are the same there.
         Those of the others are what the frame's dtypes say; of dtype object, what the values of the
