@@ -506,6 +506,45 @@ class TestModes:
         assert tree(path) == before
 
     @pytest.mark.parametrize(
+        ("before", "added"),
+        [
+            (["a"], ["b", None]),
+            ([[1]], [[], [2, 3]]),
+            ([DATE], [None, DATE]),
+            ([2.5], [3, None]),
+            ([b"a"], [b"b"]),
+            ([pd.Timestamp(1)], [pd.Timestamp(1000)]),
+        ],
+    )
+    def test_objects_are_added(self, tmp_path, before, added):
+        def frame(values):
+            pandas = pd.DataFrame({"v": pd.Series(values, dtype=object), "p": len(values)})
+            return dd.from_pandas(pandas, npartitions=len(values), sort=False)
+
+        with dask.config.set({"dataframe.convert-string": False}):
+            for path, options in ((tmp_path / "a", {}), (tmp_path / "b", {"partition_on": "p"})):
+                tfr.to_tfrecord(frame(before), path, **options)
+                mode = "overwrite_partitions" if options else "append"
+                tfr.to_tfrecord(frame(added), path, mode=mode, **options)
+                again = tfr.read_table(path)["v"].to_pylist()
+                kept = before if not options or len(added) != len(before) else []
+                assert again == [*kept, *added]
+                old = tree(path)
+                with pytest.raises(tfr.SchemaMismatchError, match="'v'"):
+                    tfr.to_tfrecord(frame([True]), path, append=True, **options)
+                assert tree(path) == old
+
+    def test_other_columns_are_not_added(self, tmp_path):
+        tfr.write_table(pa.table({"v": ["a"]}), tmp_path / "out")
+        before = tree(tmp_path)
+        with dask.config.set({"dataframe.convert-string": False}):
+            pandas = pd.DataFrame({"v": ["b"], "w": ["c"]})
+            frame = dd.from_map(failing, [pandas.assign(i=0)], at=0, meta=pandas)
+        with pytest.raises(tfr.SchemaMismatchError, match="other columns"):
+            tfr.to_tfrecord(frame, tmp_path / "out", append=True)
+        assert tree(tmp_path) == before
+
+    @pytest.mark.parametrize(
         "form",
         [
             str,

@@ -34,6 +34,7 @@ from dask.delayed import Delayed
 
 from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, check_not_committing, commit_job
+from tfrecord_io.commit_plan import read_manifest
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import (
@@ -285,8 +286,9 @@ def to_tfrecord(
         does if it has a name or several levels.
     schema : pyarrow.Schema, dict of str to pyarrow.DataType, or "infer"
         Types of all columns, or of some, to which values are converted that are the same there.
-        Those of the others are what the frame's dtypes say; of dtype object, what the values of the
-        first partitions say, which are computed for that.
+        Those of the others are what the frame's dtypes say; of dtype object, what the data have
+        that rows are added to, or else what the values of the first partitions say, which are
+        computed for that.
     record_type : {"Example", "SequenceExample", "ByteArray"}
         What a row becomes.
     compression, compression_level, max_records_per_file
@@ -431,6 +433,8 @@ def _of_frame(
     frame = with_index(df, write_index)
     check_names(list(frame.columns))
     types = declared_types(frame, schema)
+    written = _types_of_data(target) if None in types.values() else {}
+    types = {name: written.get(name) if t is None else t for name, t in types.items()}
     unknown = [name for name, t in types.items() if t is None]
     if unknown:
         # What is wrong anyhow is told before anything is computed.
@@ -450,6 +454,15 @@ def _of_frame(
         frame = frame.shuffle(on=on, ignore_index=True, shuffle_method="tasks")
     frame = frame.optimize()
     return replace(target, schema=found), dict(frame.__dask_graph__()), frame.__dask_keys__()
+
+
+def _types_of_data(target: Target) -> dict[str, pa.DataType]:
+    """Return the types of the columns of a data set that rows are added to."""
+    if target.options["mode"] not in ("append", "overwrite_partitions"):
+        return {}
+    manifest = read_manifest(*open_storage(target.path, target.options["storage_options"]))
+    schemas = () if manifest is None else (manifest.schema, manifest.partition_schema)
+    return {field.name: field.type for schema in schemas for field in schema}
 
 
 def _names_in(schema: Any) -> frozenset[str]:
