@@ -60,6 +60,36 @@ class TestParse:
         with pytest.raises(OptionError, match="filters"):
             parse(wrong)
 
+    @pytest.mark.parametrize("op", ["=", "==", "!=", "<", "<=", ">", ">="])
+    def test_null_is_compared_with_is(self, op):
+        with pytest.raises(OptionError, match=r"'a'.*'is', None.*'is not', None"):
+            parse([("a", op, None)])
+        for other in ("is", "is not"):
+            with pytest.raises(OptionError, match=r"'a'.*'is', None"):
+                parse([("a", other, 1)])
+
+    @pytest.mark.parametrize(
+        ("op", "value", "kept"),
+        [
+            ("is", None, [1, 3]),
+            ("is not", None, [0, 2]),
+            ("in", [], []),
+            ("not in", [], [0, 1, 2, 3]),
+            ("in", [None], [1, 3]),
+            ("not in", (None,), [0, 2]),
+        ],
+    )
+    @pytest.mark.parametrize(
+        "t", [pa.int64(), pa.string(), pa.binary(), pa.float32(), pa.date32(), pa.list_(pa.int64())]
+    )
+    def test_nulls_and_no_values_of_any_type(self, op, value, kept, t):
+        valid = [1] if pa.types.is_list(t) else b"a" if t == pa.binary() else "a"
+        valid = valid if not (pa.types.is_primitive(t)) else pa.scalar(1, pa.int32()).cast(t)
+        table = pa.table({"a": pa.array([valid, None, valid, None], t), "row": range(4)})
+        terms = parse([("a", op, value)])
+        assert columns_of(terms, table.schema) == ["a"]
+        assert table.filter(expression(terms))["row"].to_pylist() == kept
+
     @pytest.mark.parametrize(
         ("op", "value", "kept"),
         [
@@ -152,6 +182,20 @@ class TestReading:
                 ["2024x0", "2024y0", "2024y2", "2025y2", "Noney2"],
             ),
             (field("year").is_null() & (field("n") == 1), 2, ["Nonex1", "Noney1"]),
+            ([("year", "is", None), ("n", "==", 1)], 2, ["Nonex1", "Noney1"]),
+            (
+                [("year", "is not", None), ("n", "==", 1), ("place", "==", "x")],
+                2,
+                ["2024x1", "2025x1"],
+            ),
+            ([("name", "is", None)], 6, []),
+            ([("place", "in", []), ("n", "==", 1)], 0, []),
+            ([("name", "in", []), ("place", "==", "x")], 0, []),
+            (
+                [("name", "not in", []), ("year", "==", 2024), ("n", "==", 1)],
+                2,
+                ["2024x1", "2024y1"],
+            ),
             ((field("place") == "x") & (field("year") > 2024), 1, ["2025x0", "2025x1", "2025x2"]),
             ([("n", "in", [2]), ("place", "!=", "x")], 3, ["2024y2", "2025y2", "Noney2"]),
         ],

@@ -2,7 +2,7 @@
 
 Callers write pyarrow's two forms: tuples ``(column, operator, value)`` in a list (all must hold) or
 in a list of lists (one of the lists must hold), or a `pyarrow.compute.Expression`. Rows are kept
-where the expression is true; null is not true.
+where the expression is true; null is not true. Nulls are found by Dask's ``is`` and ``is not``.
 
 Nothing here opens a file. Excluding is careful: a file goes only if no row of it can be kept.
 """
@@ -32,9 +32,18 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "<=": lambda column, value: column <= value,
     ">": lambda column, value: column > value,
     ">=": lambda column, value: column >= value,
-    "in": lambda column, value: column.isin(list(value)),
-    "not in": lambda column, value: ~column.isin(list(value)),
+    "in": lambda column, value: _is_in(column, list(value)),
+    "not in": lambda column, value: ~_is_in(column, list(value)),
+    "is": lambda column, _: column.is_null(),
+    "is not": lambda column, _: column.is_valid(),
 }
+
+
+def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
+    if any(value is not None for value in values):
+        return column.isin(values)
+    # Values without a type fit columns of some types only.
+    return column.is_null() if values else pc.scalar(False)
 
 
 def parse(filters: Filters) -> list[list[Term]] | pc.Expression | None:
@@ -71,6 +80,11 @@ def _check_term(term: Any, filters: Filters) -> None:
     if term[1] not in _OPERATORS:
         known = ", ".join(_OPERATORS)
         raise OptionError(f"filters have the operator {term[1]!r}; it must be one of {known}")
+    if (term[2] is None) is not (term[1] in ("is", "is not")):
+        raise OptionError(
+            f"filters compare {term[0]!r} by {term[1]!r} with {term[2]!r}; a null is found by "
+            f"({term[0]!r}, 'is', None), what is none by ({term[0]!r}, 'is not', None)"
+        )
     is_many = isinstance(term[2], list | tuple | set | frozenset)
     if is_many is not (term[1] in ("in", "not in")):
         wanted = "a list, tuple or set" if term[1] in ("in", "not in") else "one value"

@@ -149,8 +149,9 @@ def read_table(
         set; for other files, those that all records are seen to have.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
         Keep the rows for which it is true: ``(column, operator, value)`` with the operators ``=``,
-        ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in`` and ``not in``; all of a list must
-        hold, or one of a list of lists. Files whose partition values exclude them are not opened.
+        ``==``, ``!=``, ``<``, ``<=``, ``>``, ``>=``, ``in`` and ``not in``, or with None ``is`` and
+        ``is not``; all of a list must hold, or one of a list of lists. Files whose partition values
+        exclude them are not opened.
     record_type : {"Example", "SequenceExample", "ByteArray"}
         What a record's payload is. ByteArray gives one column, ``byteArray``.
     compression : str or None
