@@ -148,6 +148,34 @@ class TestRows:
         raw = tfr.read_tfrecord(tmp_path / "s" / "part-00000-000.tfrecord", record_type="ByteArray")
         assert raw["byteArray"].to_bag().map(type).compute() == [bytes, bytes]
 
+    @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable", None])
+    def test_views_are_read_as_plain_types(self, tmp_path, backend):
+        plain = {
+            "s": pa.string(),
+            "b": pa.binary(),
+            "l": pa.list_(pa.string()),
+            "f": pa.list_(pa.string(), 1),
+            "v": pa.list_(pa.int64()),
+            "w": pa.large_list(pa.binary()),
+        }
+        views = {
+            "s": pa.string_view(),
+            "b": pa.binary_view(),
+            "l": pa.list_(pa.string_view()),
+            "f": pa.list_(pa.string_view(), 1),
+            "v": pa.list_view(pa.int64()),
+            "w": pa.large_list_view(pa.binary_view()),
+        }
+        row = {"s": "a", "b": b"b", "l": ["c", "d"], "f": ["e"], "v": [1, 2], "w": [b"f"]}
+        rows = [row, dict.fromkeys(row)]
+        tfr.write_table(pa.Table.from_pylist(rows, pa.schema(plain)), tmp_path / "out")
+        frame = tfr.read_tfrecord(tmp_path / "out", schema=pa.schema(views), dtype_backend=backend)
+        if backend == "pyarrow":
+            assert frame.dtypes.to_dict() == {n: pd.ArrowDtype(t) for n, t in plain.items()}
+            assert arrow(frame.compute()).to_pylist() == rows
+        found = frame.compute().iloc[0].to_dict()
+        assert {name: v if name in "sb" else list(v) for name, v in found.items()} == row
+
     @pytest.mark.parametrize("backend", ["numpy_nullable", None])
     def test_other_dtypes_are_those_of_pandas(self, dataset, backend):
         numbers = ["i", "f", "s"]

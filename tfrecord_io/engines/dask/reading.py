@@ -195,8 +195,9 @@ def read_tfrecord(
         Keep the rows for which it is true, see `tfrecord_io.read_table`. Files whose partition
         values exclude them are not opened.
     schema : pyarrow.Schema, optional
-        Columns and types. Without it, those that tfrecord-io recorded when it wrote the data set;
-        for other files, those that all records are seen to have, for which all of them are read.
+        Columns and types; a view is read as the plain type. Without it, those that tfrecord-io
+        recorded when it wrote the data set; for other files, those that all records are seen to
+        have, for which all of them are read.
     record_type : {"Example", "SequenceExample", "ByteArray"}
         What a record's payload is. ByteArray gives one column, ``byteArray``.
     compression : str or None
@@ -266,6 +267,7 @@ def read_tfrecord(
     from dask.dataframe.utils import pyarrow_strings_enabled
 
     from tfrecord_io.engines.dask.expression import make_collection
+    from tfrecord_io.engines.dask.frames import without_views
 
     if dtype_backend not in ("pyarrow", "numpy_nullable", None):
         raise OptionError(
@@ -279,7 +281,7 @@ def read_tfrecord(
     plan = plan_scan(
         urls,
         columns=[columns] if isinstance(columns, str) else columns,
-        schema=schema,
+        schema=without_views(schema) if isinstance(schema, pa.Schema) else schema,
         filters=filters,
         record_type=record_type,
         compression=compression,
