@@ -166,7 +166,10 @@ def plan_write(
 
 
 def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> tuple[str, ...]:
-    names = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+    is_one = isinstance(partition_by, str) or not isinstance(partition_by, Iterable)
+    names: tuple[Any, ...] = (partition_by,) if is_one else tuple(partition_by)
+    if not all(isinstance(name, str) for name in names):
+        raise OptionError(f"partition_by is {partition_by!r}; give names of columns")
     for index, name in enumerate(names):
         found = schema.get_all_field_indices(name)
         if not found:

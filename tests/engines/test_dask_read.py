@@ -104,11 +104,15 @@ class TestRows:
 
     def test_columns(self, dataset):
         assert list(tfr.read_tfrecord(dataset, columns=["p", "s"]).columns) == ["p", "s"]
+        for array in (pd.Index(["p", "s"]), np.array(["p", "s"])):
+            assert list(tfr.read_tfrecord(dataset, columns=array).columns) == ["p", "s"]
         series = tfr.read_tfrecord(dataset, columns="s")
         assert isinstance(series, dd.Series)
         assert series.compute().tolist() == TABLE["s"].to_pylist()
         with pytest.raises(tfr.OptionError, match="'nothing'"):
             tfr.read_tfrecord(dataset, columns="nothing")
+        with pytest.raises(tfr.OptionError, match="index is True"):
+            tfr.read_tfrecord(dataset, index=True)
 
     def test_filters_prune_and_filter(self, dataset):
         for file in Path(dataset).rglob("p=k[02]/part-*"):

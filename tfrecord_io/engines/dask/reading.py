@@ -188,7 +188,7 @@ def read_tfrecord(
     ----------
     path : str, path-like or a list of them
         Folders (read with all below them), files, or patterns; see `tfrecord_io.read_table`.
-    columns : str or list of str, optional
+    columns : str, list or array of str, optional
         The columns to read, in this order; a string gives a Series. What is chosen of the frame
         later is pushed down just as well.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
@@ -273,11 +273,14 @@ def read_tfrecord(
         raise OptionError(
             f"dtype_backend is {dtype_backend!r}; it must be 'pyarrow', 'numpy_nullable' or None"
         )
+    if index is not None and not isinstance(index, str | os.PathLike):
+        raise OptionError(f"index is {index!r}; it must be the path of the data's index files")
     block = _block_bytes(blocksize)
     urls, options = located(path, filesystem, storage_options)
     located_index = "" if index is None else located(index, filesystem, storage_options)[0]
     if include_path_column is True:
         include_path_column = _PATH_COLUMN
+    columns = getattr(columns, "tolist", lambda: columns)()
     plan = plan_scan(
         urls,
         columns=[columns] if isinstance(columns, str) else columns,

@@ -444,7 +444,8 @@ def _of_frame(
         types |= look(frame[unknown], kwargs)
     found = schema if isinstance(schema, pa.Schema) else pa.schema(list(types.items()))
     if repartition_on is not None:
-        on = [repartition_on] if isinstance(repartition_on, str) else list(repartition_on)
+        is_one = isinstance(repartition_on, str) or not isinstance(repartition_on, Iterable)
+        on = [repartition_on] if is_one else list(repartition_on)
         missing = [name for name in on if name not in found.names]
         if missing or not on:
             raise OptionError(
