@@ -128,7 +128,8 @@ def _of_objects(column: pd.Series) -> pa.Array:
         raise ValueError(f"{a!r} is a {one}, {b!r} a {other}")
     if _ZONED_TIME in kinds:
         raise ValueError(f"{kinds[_ZONED_TIME]!r} has a zone, and Arrow's times have none")
-    if any(getattr(v, "nanosecond", 0) or getattr(v, "nanoseconds", 0) for v in values):
+    unit = {pa.lib.Type_TIMESTAMP: "nanosecond", pa.lib.Type_DURATION: "nanoseconds"}.get(leaf.id)
+    if unit is not None and any(getattr(value, unit, 0) for value in values):
         exact = pa.duration("ns") if pat.is_duration(leaf) else pa.timestamp("ns", leaf.tz)
         return pa.Array.from_pandas(column, type=with_leaf(array.type, exact))
     return array
