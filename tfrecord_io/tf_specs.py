@@ -211,8 +211,10 @@ def _of_path(
 
 
 def _of_dask(frame: Any) -> pa.Schema:
+    from tfrecord_io.pandas_columns import check_names
+
+    check_names(list(frame.columns))
     columns = importlib.import_module("tfrecord_io.engines.dask.columns")
-    columns.check_names(frame)
     types = columns.declared_types(frame, "infer")
     if None in types.values():
         seen = columns.look(frame, {})

@@ -30,8 +30,7 @@ from tfrecord_io.errors import (
     UnsupportedTypeError,
 )
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, damage_named
-from tfrecord_io.formats.exact import with_leaf
-from tfrecord_io.schema import is_any_list, leaf_type
+from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
 #: Rows that are made a batch, unless the values are large.
 _BATCH_ROWS = 8192

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.cast import without_views
-from tfrecord_io.schema import is_any_list, leaf_type, list_depth, storage_type
+from tfrecord_io.schema import is_any_list, leaf_type, storage_type, with_leaf
 
 #: By a unit of time.
 UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
@@ -61,13 +61,6 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
         first = pc.index(kept, False).as_py()
         raise pa.ArrowInvalid(f"{_text(before, first)} would become {_text(after, first)}")
     return out
-
-
-def with_leaf(t: pa.DataType, leaf: pa.DataType) -> pa.DataType:
-    """Return the type of the same lists with another type in them."""
-    for _ in range(list_depth(t)):
-        leaf = pa.large_list(leaf)
-    return leaf
 
 
 def leaves(array: pa.Array) -> pa.Array:
