@@ -7,7 +7,6 @@ import csv
 import datetime
 import functools
 import json
-import operator as operators
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -15,9 +14,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tfrecord_io.filters import Filters, Term, expression, parse
+from tfrecord_io.filters import Filters, Term
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import CodecName, Float64Mode, Limits, OnCorrupt, RecordType, SaveMode
 from tfrecord_io.schema import schema_from_json
@@ -109,17 +107,11 @@ def _parse_value(text: str) -> Any:
 
 def filters_of(texts: Iterable[str]) -> Filters:
     """Return what all comparisons of a command line ask for, as the functions take it."""
-    terms = [parse_filter(text) for text in texts]
-    compared = [term for term in terms if term[1] not in ("is null", "is not null")]
-    if len(compared) == len(terms):
-        return compared or None
-    fits = [expression(parse(compared))] if compared else []
-    for column, operator, _ in terms:
-        if operator == "is null":
-            fits.append(pc.field(column).is_null())
-        elif operator == "is not null":
-            fits.append(pc.field(column).is_valid())
-    return functools.reduce(operators.and_, fits)
+    terms = map(parse_filter, texts)
+    # As the functions spell them: "is" and "is not" None.
+    return [
+        (name, operator.removesuffix(" null"), value) for name, operator, value in terms
+    ] or None
 
 
 def read_schema(path: str) -> pa.Schema:
