@@ -154,6 +154,8 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
     SchemaMismatchError
         A null that nothing stands for.
     """
+    if array.type == column.leaf:
+        return [], _without_nulls(array, column)
     array = _decoded(array)
     lengths = []
     while is_any_list(array.type):
@@ -168,11 +170,15 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
         array = array.view(column.leaf)
     elif array.type != column.leaf:
         array = array.cast(column.leaf)
-    if array.null_count:
-        if column.default is None:
-            raise _null(column)
-        array = array.fill_null(pa.scalar(column.default, column.leaf))
-    return lengths, array
+    return lengths, _without_nulls(array, column)
+
+
+def _without_nulls(array: pa.Array, column: TensorColumn) -> pa.Array:
+    if not array.null_count:
+        return array
+    if column.default is None:
+        raise _null(column)
+    return array.fill_null(pa.scalar(column.default, column.leaf))
 
 
 def _decoded(array: pa.Array) -> pa.Array:

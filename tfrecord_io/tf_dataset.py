@@ -1,19 +1,22 @@
 """A data set as a tf.data.Dataset that is fed by the native decoder.
 
-How rows get into TensorFlow: as the few NumPy arrays that Arrow's columns are made of, whatever the
-number of columns and many batches at a time, since each step of a generator costs as much as the
-numbers of a batch. TensorFlow takes these apart in its graph, several batches at a time.
+Rows get into TensorFlow as the few NumPy arrays that Arrow's columns are made of, whatever the
+number of columns. TensorFlow takes these apart in its graph, several batches at a time.
 
 - Columns of single numbers of one type are the rows of one matrix.
 - Columns of single texts are one vector with the bytes of each column, and one matrix that says
   where in them each value begins. tf.strings.substr makes all their values at once.
-- Any other column stands alone, and as its arrays have another length in each batch, they cross as
-  bytes, which tf.io.decode_raw copies as they are: its values, or texts as above, and the lengths
-  of its lists.
+- Columns of fixed-size lists are dense.
+- Any other column stands alone, as its values, or texts as above, and the lengths of its lists.
 
-A string is what TensorFlow spends the most time on. Cut out of a long one, it costs no more than
-one that tf.io.parse_single_example parses, and nothing has to be encoded for it; a TensorProto
-takes four times as long, NumPy's objects twice, and these keep the interpreter's lock meanwhile.
+A step of a generator costs as much as the numbers of a batch. So several batches cross in a step,
+and their number is the first dimension of all that crosses; what has another length in each batch
+crosses as bytes, which tf.io.decode_raw copies as they are. Large values cost more to copy than to
+cross: they do so batch by batch, as they are, texts as NumPy's objects.
+
+A short string is what TensorFlow spends the most time on. Cut out of a long one, it costs no more
+than one that tf.io.parse_single_example parses, and nothing has to be encoded for it; NumPy's
+objects take twice as long, and keep the interpreter's lock meanwhile.
 """
 
 from __future__ import annotations
@@ -33,9 +36,15 @@ from tfrecord_io.read import Paths
 from tfrecord_io.tensor_columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tf_errors import as_tensorflow
 from tfrecord_io.tf_specs import conformed, schema_of, tensorflow
-from tfrecord_io.training_rows import plan_rows
+from tfrecord_io.training_rows import RowStream, plan_rows
 
 _Array: TypeAlias = np.ndarray[Any, Any]
+
+#: From so many bytes on, a copy of a value costs more than a Python object.
+_LARGE_VALUE = 256
+
+#: From so many bytes of such values on, a copy costs more than a step.
+_LARGE_COLUMN = 128 * 1024
 
 # --- the way in -----------------------------------------------------------------------------------
 
@@ -44,9 +53,8 @@ _Array: TypeAlias = np.ndarray[Any, Any]
 class _Layout:
     """Which columns cross together, by their places among all.
 
-    What crosses is in this order: a matrix of each group of numbers; vector and matrix of the
-    texts; the numbers of each column of fixed-size lists; and for each column alone its values,
-    then its lengths, rank by rank.
+    What crosses is in this order: the texts; a matrix of each group of numbers; the numbers of each
+    column of fixed-size lists; for each column alone its values, then its lengths, rank by rank.
 
     Attributes
     ----------
@@ -60,6 +68,8 @@ class _Layout:
         Columns of fixed-size lists of numbers.
     alone : tuple of int
         All others.
+    is_large : bool
+        Whether values are large, so that batches cross one by one.
     """
 
     columns: tuple[TensorColumn, ...]
@@ -67,9 +77,10 @@ class _Layout:
     texts: tuple[int, ...]
     fixed: tuple[int, ...]
     alone: tuple[int, ...]
+    is_large: bool
 
 
-def _layout(columns: Sequence[TensorColumn]) -> _Layout:
+def _layout(columns: Sequence[TensorColumn], *, is_large: bool) -> _Layout:
     numbers: dict[str, list[int]] = {}
     texts: list[int] = []
     fixed: list[int] = []
@@ -89,11 +100,17 @@ def _layout(columns: Sequence[TensorColumn]) -> _Layout:
         texts=tuple(texts),
         fixed=tuple(fixed),
         alone=tuple(alone),
+        is_large=is_large,
     )
 
 
 def pack(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> Iterator[tuple[_Array, ...]]:
-    """Give the arrays that cross; their first dimension is that of the batches."""
+    """Give the arrays of each step."""
+    if layout.is_large:
+        for start in range(0, block.num_rows, batch_size):
+            batch = block.slice(start, batch_size)
+            yield tuple(array[0] for array in _packed(batch, layout, batch.num_rows))
+        return
     whole = block.num_rows - block.num_rows % batch_size
     if whole:
         yield _packed(block.slice(0, whole), layout, batch_size)
@@ -102,6 +119,7 @@ def pack(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> Iterator[tu
 
 
 def _packed(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> tuple[_Array, ...]:
+    """Return arrays of which the first dimension is that of the batches."""
     columns = layout.columns
     bounds = np.arange(0, block.num_rows + 1, batch_size)
     batches = len(bounds) - 1
@@ -111,27 +129,32 @@ def _packed(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> tuple[_A
         return values
 
     parts: list[_Array] = []
+    if layout.texts:
+        texts = [values_of(index) for index in layout.texts]
+        parts += [_objects(texts)] if layout.is_large else _texts(texts, bounds)
     for group in layout.numbers:
         numbers = (_numbers(values_of(index)) for index in group)
         parts.append(np.stack([array.reshape(batches, -1) for array in numbers], axis=1))
-    if layout.texts:
-        parts += _of_texts([values_of(index) for index in layout.texts], bounds)
     for index in layout.fixed:
         shape = (batches, batch_size, columns[index].inner or 0)
         parts.append(_numbers(values_of(index)).reshape(shape))
     for index in layout.alone:
-        parts += _of_alone(block.column(index), columns[index], bounds)
+        lengths, values = taken_apart(block.column(index), columns[index])
+        if layout.is_large:
+            parts += _whole(lengths, values, columns[index])
+        else:
+            parts += _in_runs(lengths, values, columns[index], bounds)
     return tuple(parts)
 
 
-def _of_texts(arrays: Sequence[pa.Array], bounds: _Array) -> list[_Array]:
+def _texts(arrays: Sequence[pa.Array], bounds: _Array) -> list[_Array]:
     """Return the bytes of each column in each batch; where texts begin in them, and the end."""
     batches, batch_size = len(bounds) - 1, int(bounds[1])
     joined: _Array = np.empty((batches, len(arrays)), np.object_)
     first: _Array = np.empty((len(arrays), batches * batch_size), np.int32)
     ends: _Array = np.empty((len(arrays), len(bounds)), np.int32)
     for place, array in enumerate(arrays):
-        offsets, data = _texts(array)
+        offsets, data = _offsets_and_bytes(array)
         first[place] = offsets[:-1]
         ends[place] = offsets[bounds]
         joined[:, place] = _runs(data, ends[place])
@@ -143,9 +166,23 @@ def _of_texts(arrays: Sequence[pa.Array], bounds: _Array) -> list[_Array]:
     return [joined, starts]
 
 
-def _of_alone(array: pa.Array, column: TensorColumn, bounds: _Array) -> list[_Array]:
-    """Return the bytes of values, or texts and their lengths; and of the lengths of lists."""
-    lengths, values = taken_apart(array, column)
+def _objects(arrays: Sequence[pa.Array]) -> _Array:
+    """Return the texts of the only batch, one column after the other."""
+    objects = [array.view(pa.binary()).to_numpy(zero_copy_only=False) for array in arrays]
+    joined: _Array = np.concatenate(objects)[np.newaxis]
+    return joined
+
+
+def _whole(lengths: list[_Array], values: pa.Array, column: TensorColumn) -> list[_Array]:
+    """Return the values or texts of the only batch, and the lengths of its lists."""
+    first = _objects([values]) if column.is_bytes else _numbers(values)[np.newaxis]
+    return [first, *(counts[np.newaxis] for counts in lengths)]
+
+
+def _in_runs(
+    lengths: list[_Array], values: pa.Array, column: TensorColumn, bounds: _Array
+) -> list[_Array]:
+    """Return for each batch the bytes of values, or texts; and those of the lengths of lists."""
     crossing: list[_Array] = []
     ends = bounds
     for counts in lengths:
@@ -154,23 +191,22 @@ def _of_alone(array: pa.Array, column: TensorColumn, bounds: _Array) -> list[_Ar
     ends = ends * (column.inner or 1)
     if not column.is_bytes:
         return [_bytes_of_runs(_numbers(values), ends), *crossing]
-    offsets, data = _texts(values)
+    offsets, data = _offsets_and_bytes(values)
     joined = np.array(_runs(data, offsets[ends]), np.object_)
     return [joined, _bytes_of_runs(np.diff(offsets), ends), *crossing]
 
 
-def _numbers(array: pa.Array) -> _Array:
-    numbers: _Array = array.to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _texts(array: pa.Array) -> tuple[_Array, memoryview]:
-    """Return where texts begin and, at last, where they end; and their bytes."""
+def _offsets_and_bytes(array: pa.Array) -> tuple[_Array, memoryview]:
     if not len(array):
         return np.zeros(1, np.int32), memoryview(b"")
     _, offsets, data = array.buffers()
     places = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
     return places, memoryview(data or b"")
+
+
+def _numbers(array: pa.Array) -> _Array:
+    numbers: _Array = array.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _runs(data: memoryview, ends: _Array) -> list[bytes]:
@@ -205,35 +241,37 @@ class _Unpacking:
         self._asked = features
 
     def signature(self) -> tuple[Any, ...]:
-        """Return what the arrays are."""
-        spec, string = self._tf.TensorSpec, self._tf.string
-        columns, rows = self._columns, self._rows
-        found = [
-            spec([None, len(group), rows], columns[group[0]].dtype)
-            for group in self._layout.numbers
-        ]
-        if self._layout.texts:
-            count = len(self._layout.texts)
+        """Return what the arrays of a step are."""
+        string, int64 = self._tf.string, self._tf.int64
+        columns, layout, rows = self._columns, self._layout, self._rows
+        specs: list[tuple[list[int | None], Any]] = []
+        if layout.texts and layout.is_large:
+            specs.append(([None], string))
+        elif layout.texts:
+            count = len(layout.texts)
             starts = None if rows is None else rows + 1
-            found += [spec([None, count], string), spec([None, count, starts], self._tf.int32)]
-        for column in (columns[index] for index in self._layout.fixed):
-            found.append(spec([None, rows, column.inner], column.dtype))
-        for column in (columns[index] for index in self._layout.alone):
-            found += [spec([None], string)] * (1 + column.is_bytes + column.ragged_rank)
-        return tuple(found)
+            specs += [([count], string), ([count, starts], self._tf.int32)]
+        specs += [([len(group), rows], columns[group[0]].dtype) for group in layout.numbers]
+        specs += [([rows, columns[at].inner], columns[at].dtype) for at in layout.fixed]
+        for column in (columns[index] for index in layout.alone):
+            if layout.is_large:
+                specs.append(([None], string if column.is_bytes else column.dtype))
+                specs += [([None], int64)] * column.ragged_rank
+            else:
+                specs += [([], string)] * (1 + column.is_bytes + column.ragged_rank)
+        steps = [] if layout.is_large else [None]
+        return tuple(self._tf.TensorSpec([*steps, *shape], dtype) for shape, dtype in specs)
 
     def __call__(self, *arrays: Any) -> Any:
         tf = self._tf
         columns, layout = self._columns, self._layout
         parts = iter(arrays)
         made: dict[int, Any] = {}
-        for group in layout.numbers:
-            made.update(zip(group, tf.unstack(next(parts), len(group)), strict=True))
         if layout.texts:
-            joined, starts = next(parts), next(parts)
-            first = starts[:, :-1]
-            texts = tf.strings.substr(joined[:, None], first, starts[:, 1:] - first)
-            made.update(zip(layout.texts, tf.unstack(texts, len(layout.texts)), strict=True))
+            texts = self._texts(parts, len(layout.texts))
+            made.update(zip(layout.texts, tf.unstack(texts), strict=True))
+        for group in layout.numbers:
+            made.update(zip(group, tf.unstack(next(parts)), strict=True))
         made.update((index, next(parts)) for index in layout.fixed)
         for index in layout.alone:
             made[index] = self._alone(columns[index], parts)
@@ -246,20 +284,30 @@ class _Unpacking:
         label = tensors.pop(self._label)
         return tensors, label
 
+    def _texts(self, parts: Iterator[Any], count: int) -> Any:
+        tf = self._tf
+        if self._layout.is_large:
+            return tf.reshape(next(parts), [count, self._rows or -1])
+        joined, starts = next(parts), next(parts)
+        first = starts[:, :-1]
+        return tf.strings.substr(joined[:, None], first, starts[:, 1:] - first)
+
     def _alone(self, column: TensorColumn, parts: Iterator[Any]) -> Any:
         tf = self._tf
         values = next(parts)
-        if column.is_bytes:
+        if not self._layout.is_large and column.is_bytes:
             sizes = tf.io.decode_raw(next(parts), tf.int32)
             # substr refuses to cut nothing, so that an empty text is cut behind the others.
             sizes = tf.pad(sizes, [[0, 1]])
             values = tf.strings.substr(values, tf.cumsum(sizes, exclusive=True), sizes)[:-1]
-        else:
+        elif not self._layout.is_large:
             values = self._decoded(values, column)
         if column.inner is not None:
             values = tf.reshape(values, [-1, column.inner])
-        lengths = [tf.io.decode_raw(next(parts), tf.int64) for _ in range(column.ragged_rank)]
+        lengths = [next(parts) for _ in range(column.ragged_rank)]
         for counts in reversed(lengths):
+            if not self._layout.is_large:
+                counts = tf.io.decode_raw(counts, tf.int64)
             values = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
         if not column.ragged_rank:
             values.set_shape([self._rows, *values.shape[1:]])
@@ -322,7 +370,8 @@ def dataset(
         Dicts, or pairs with a label, of tensors with the batch as their first dimension: of one
         value for each row, dense ones for fixed-size lists, and tf.RaggedTensor for lists. Text and
         bytes are tf.string; numbers as in `tfrecord_io.batches`. Batches are read ahead. Its
-        cardinality is known where the number of rows is.
+        cardinality is known where the number of rows is. Unless values are large, its options turn
+        off autotuning, which takes longer than it gains; ``with_options`` can turn it on.
 
     Raises
     ------
@@ -370,21 +419,36 @@ def dataset(
         )
     if not stream.plan.schema.names:
         raise OptionError("columns is empty; a dataset needs at least one")
-    layout = _layout(tensor_columns(stream.plan.schema, defaults))
+    layout = _layout(
+        tensor_columns(stream.plan.schema, defaults), is_large=_has_large_values(stream)
+    )
     if label is not None and label not in stream.plan.schema.names:
         raise OptionError(f"label is {label!r}; the data set has {stream.plan.schema.names}")
+    unpacking = _Unpacking(
+        layout, stream.batch_size if drop_remainder else None, label=label, features=features or {}
+    )
     epochs = itertools.count()
 
     def packed() -> Iterator[tuple[_Array, ...]]:
         for block in stream.blocks(next(epochs)):
             yield from pack(block, layout, stream.batch_size)
 
-    unpacking = _Unpacking(
-        layout, stream.batch_size if drop_remainder else None, label=label, features=features or {}
-    )
-    made = tf.data.Dataset.from_generator(packed, output_signature=unpacking.signature()).unbatch()
+    made = tf.data.Dataset.from_generator(packed, output_signature=unpacking.signature())
+    if not layout.is_large:
+        # To tune the pipeline TensorFlow counts the bytes of each text at each step of it.
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        made = made.unbatch().with_options(options)
     count = stream.batch_count
     if count is not None:
         made = made.apply(tf.data.experimental.assert_cardinality(count))
     unpack = tf.autograph.experimental.do_not_convert(unpacking)
     return made.map(unpack, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _has_large_values(stream: RowStream) -> bool:
+    """Return whether values are large; where nobody counted the rows, they are taken for small."""
+    counted = [task for task in stream.plan.tasks if task.rows]
+    values = sum(task.rows or 0 for task in counted) * len(stream.plan.schema)
+    size = sum(task.bytes for task in counted) // max(values, 1)
+    return size >= _LARGE_VALUE and size * stream.batch_size >= _LARGE_COLUMN

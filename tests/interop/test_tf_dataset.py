@@ -71,6 +71,58 @@ def test_batches_are_those_of_parse_example(tf: Any, data: Path, batch_size: int
         assert {name: mine[name].dtype for name in mine} == {n: other[n].dtype for n in other}
 
 
+@pytest.mark.parametrize("batch_size", [7, 130, 1000])
+def test_large_values_are_those_of_parse_example(tf: Any, tmp_path: Path, batch_size: int) -> None:
+    table = pa.table(
+        {
+            "n": pa.array(range(ROWS)),
+            "image": pa.array([bytes([n % 256]) * (n % 7 * 900) for n in range(ROWS)]),
+            "text": pa.array([f"ä{n}" for n in range(ROWS)]),
+            "vector": pa.array([[n / 2] * 300 for n in range(ROWS)], pa.list_(pa.float32(), 300)),
+            "pair": pa.array([[b"x" * n, b""] for n in range(ROWS)], pa.list_(pa.binary(), 2)),
+            "list": pa.array([[n] * (n % 400) for n in range(ROWS)]),
+            "frames": pa.array([[b"f" * 700] * (n % 3) for n in range(ROWS)]),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data", rows_per_task=260)
+    ours = list(tfr.tf.dataset(tmp_path / "data", batch_size=batch_size))
+    theirs = parsed(tf, tmp_path / "data", batch_size)
+    assert len(ours) == len(theirs)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert {name: listed(mine[name]) for name in mine} == {
+            name: listed(other[name]) for name in other
+        }
+        assert {name: mine[name].dtype for name in mine} == {n: other[n].dtype for n in other}
+
+
+def test_large_lists_of_lists(tf: Any, tmp_path: Path) -> None:
+    frames = [[[float(n)] * (n % 5 * 200), []] for n in range(60)]
+    names = [[["ü" * n, "b" * 500], []] for n in range(60)]
+    table = pa.table(
+        {
+            "frames": pa.array(frames, pa.list_(pa.list_(pa.float32()))),
+            "names": pa.array(names, pa.list_(pa.list_(pa.string()))),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    data = tfr.tf.dataset(
+        tmp_path / "data", batch_size=50, record_type="SequenceExample", drop_remainder=True
+    )
+    (batch,) = data
+    assert listed(batch["frames"]) == frames[:50]
+    assert listed(batch["names"]) == encoded(names[:50])
+
+
+def test_autotuning_can_be_turned_on(tf: Any, data: Path) -> None:
+    dataset = tfr.tf.dataset(data, batch_size=100)
+    assert dataset.options().autotune.enabled is False
+    options = tf.data.Options()
+    options.autotune.enabled = True
+    tuned = dataset.with_options(options)
+    assert tuned.options().autotune.enabled is True
+    assert len(list(tuned)) == ROWS // 100
+
+
 @pytest.mark.parametrize("batch_size", [1, 32, 4097])
 def test_rows_that_take_several_steps(tf: Any, tmp_path: Path, batch_size: int) -> None:
     rows = 12_000
@@ -237,7 +289,7 @@ def test_nulls(tf: Any, tmp_path: Path) -> None:
         "list": [[], [1]],
     }
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"no value of column 'x'.*defaults"):
-        list(tfr.tf.dataset(tmp_path / "data", batch_size=2))
+        list(tfr.tf.dataset(tmp_path / "data", batch_size=2, defaults={"word": "?"}))
 
 
 def test_errors_while_reading(tf: Any, tmp_path: Path) -> None:
