@@ -8,6 +8,7 @@ through in a tf.function, as ``model.fit`` does.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import subprocess
@@ -22,11 +23,10 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 
 import numpy as np
 import tensorflow as tf
-from workloads import DATA, find_workload
+from workloads import DATA, Column, Workload, find_workload
 
 import tfrecord_io as tfr
 
-_BATCH_SIZE = 1024
 #: Payload size: how many records.
 _RECORDS = {100: 500_000, 20_000: 20_000}
 _CHECKED_BATCHES = 20
@@ -90,30 +90,50 @@ def _gone_through(dataset: Any) -> Any:
     return count
 
 
-def _datasets(rounds: int, *, quick: bool) -> dict[str, float]:
-    """Return thousands of ctr rows a second."""
-    workload = find_workload("ctr", quick=quick)
-    dtypes = {"int64": tf.int64, "bytes": tf.string}
-    spec = {c.name: tf.io.FixedLenFeature([], dtypes[c.kind]) for c in workload.columns}
-    records = tf.data.TFRecordDataset(str(workload.path)).batch(_BATCH_SIZE)
+#: Workload, rows of a batch, and how often it is gone through in one run.
+_DATASETS = (
+    ("ctr", 1024, 1),
+    ("ctr", 1024, 5),
+    ("ragged", 1024, 1),
+    ("embedding", 1024, 1),
+    ("image", 128, 1),
+)
+
+_DTYPES = {"int64": tf.int64, "float": tf.float32, "bytes": tf.string}
+
+
+def _feature(column: Column) -> Any:
+    dtype = _DTYPES[column.kind]
+    if column.shape == "ragged":
+        return tf.io.RaggedFeature(dtype, row_splits_dtype=tf.int64)
+    return tf.io.FixedLenFeature([] if column.shape == "one" else [column.width], dtype)
+
+
+def _datasets(workload: Workload, batch_size: int, epochs: int, rounds: int) -> dict[str, float]:
+    """Return thousands of rows a second."""
+    spec = {column.name: _feature(column) for column in workload.columns}
+    records = tf.data.TFRecordDataset(str(workload.path)).batch(batch_size)
     theirs = records.map(
         lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=tf.data.AUTOTUNE
     ).prefetch(tf.data.AUTOTUNE)
-    ours = tfr.tf.dataset(workload.path, batch_size=_BATCH_SIZE, features=spec)
-    shuffled = tfr.tf.dataset(workload.path, batch_size=_BATCH_SIZE, features=spec, shuffle=True)
+    ours = tfr.tf.dataset(workload.path, batch_size=batch_size, features=spec)
+    shuffled = tfr.tf.dataset(workload.path, batch_size=batch_size, features=spec, shuffle=True)
     both = zip(ours.take(_CHECKED_BATCHES), theirs.take(_CHECKED_BATCHES), strict=True)
     for mine, other in both:
         for name in spec:
-            assert bool(tf.reduce_all(mine[name] == other[name])), name
-    cases: dict[str, Callable[[], Any]] = {
-        "tf.data + parse_example": lambda: _gone_through(theirs),
-        "tfr.tf.dataset": lambda: _gone_through(ours),
-        "tfr.tf.dataset, shuffled": lambda: _gone_through(shuffled),
+            equal = mine[name] == other[name]
+            equal = getattr(equal, "flat_values", equal)
+            assert bool(tf.reduce_all(equal)), name
+    datasets = {
+        "tf.data + parse_example": theirs.repeat(epochs),
+        "tfr.tf.dataset": ours.repeat(epochs),
+        "tfr.tf.dataset, shuffled": shuffled.repeat(epochs),
     }
+    cases = {name: functools.partial(_gone_through, each) for name, each in datasets.items()}
     batches = {name: int(run()) for name, run in cases.items()}
     assert len(set(batches.values())) == 1, batches
     seconds = _best(rounds, cases)
-    return {name: workload.rows / value / 1e3 for name, value in seconds.items()}
+    return {name: workload.rows * epochs / value / 1e3 for name, value in seconds.items()}
 
 
 # --- report ---------------------------------------------------------------------------------------
@@ -138,7 +158,8 @@ def _main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows and records")
     parser.add_argument("--rounds", type=int, default=7)
     args = parser.parse_args()
-    generate = [sys.executable, str(Path(__file__).with_name("generate.py")), "ctr"]
+    names = sorted({name for name, _, _ in _DATASETS})
+    generate = [sys.executable, str(Path(__file__).with_name("generate.py")), *names]
     subprocess.run(generate + ["--quick"] * args.quick, check=True, stderr=subprocess.DEVNULL)
     results = {
         f"records of {size:,} bytes": _records(
@@ -146,7 +167,10 @@ def _main() -> None:
         )
         for size, count in _RECORDS.items()
     }
-    results["rows of ctr"] = _datasets(args.rounds, quick=args.quick)
+    for name, batch_size, epochs in _DATASETS:
+        workload = find_workload(name, quick=args.quick)
+        title = f"rows of {name}" + f", {epochs} epochs" * (epochs > 1)
+        results[title] = _datasets(workload, batch_size, epochs, args.rounds)
     (DATA / "tf.json").write_text(json.dumps(results, indent=2))
     print(_report(results))
 
