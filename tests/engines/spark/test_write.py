@@ -20,6 +20,7 @@ from tfrecord_io.write import plan_write
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException  # noqa: E402
+from pyspark.sql.functions import explode, lit, udf  # noqa: E402
 
 WORDS = [(8, "bat"), (8, "abc"), (1, "xyz"), (2, "aaa")]
 
@@ -464,6 +465,8 @@ def test_unregister_restores(sessions, tmp_path):
 # --- how rows come to the workers -----------------------------------------------------------------
 
 BATCH_OPTION = "spark.sql.execution.arrow.maxBytesPerBatch"
+ROWS_OPTION = "spark.sql.execution.arrow.maxRecordsPerBatch"
+ANY_BYTES = str(2**31 - 1)
 
 
 def rows_of_batches(batches):
@@ -508,8 +511,91 @@ def test_a_size_that_is_set_meanwhile_stays(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(type(spark.range(1).write), "save", save)
     tfr_spark.register(spark)
     try:
-        spark.range(1).write.format("tfrecord").save(str(tmp_path / "data"))
+        spark.range(1).selectExpr("'x' as text").write.format("tfrecord").save(
+            str(tmp_path / "data")
+        )
         assert spark.conf.get(BATCH_OPTION).startswith("1000000")
     finally:
         spark.conf.unset(BATCH_OPTION)
         tfr_spark.unregister()
+
+
+@pytest.fixture
+def limits(classic, monkeypatch):
+    """Give what tells how many bytes and rows a batch may have while a frame is written."""
+    found = []
+    own = type(classic.range(1).write).save
+
+    def save(writer, *args, **more):
+        found.append((classic.conf.get(BATCH_OPTION, None), classic.conf.get(ROWS_OPTION, None)))
+        own(writer, *args, **more)
+
+    tfr_spark.unregister()
+    monkeypatch.setattr(type(classic.range(1).write), "save", save)
+    tfr_spark.register(classic)
+
+    def of(frame, path):
+        frame.write.format("tfrecord").save(str(path))
+        assert classic.conf.get(BATCH_OPTION, None) is None
+        return found.pop()
+
+    return of
+
+
+def texts(session, count):
+    return session.range(5000).selectExpr(
+        *(f"repeat('x', id % 7) as text{at}" for at in range(count))
+    )
+
+
+def test_rows_are_counted_where_that_is_safe(classic, tmp_path, limits):
+    wide = texts(classic, 20)
+    assert limits(wide, tmp_path / "texts") == (ANY_BYTES, "2048")
+    assert rows(classic.read.format("tfrecord").load(str(tmp_path / "texts"))) == rows(wide)
+    numbers = classic.range(5).selectExpr("id", "double(id) as x", "date'2024-01-01' as day")
+    assert limits(numbers, tmp_path / "few numbers") == (ANY_BYTES, "10000")
+    many = classic.range(5).selectExpr(*(f"id as number{at}" for at in range(1024)))
+    assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "128")
+    assert classic.conf.get(ROWS_OPTION, None) is None
+
+
+def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
+    bytes_alone = (str(2 * 2**20), None)
+    wide = texts(classic, 20)
+    for number, frame in enumerate(
+        [
+            texts(classic, 3),
+            wide.selectExpr("*", "binary(text1) as data"),
+            wide.selectExpr("*", "array(1L) as items"),
+            # These hand rows to Python themselves, under the same limits.
+            wide.mapInArrow(lambda batches: batches, wide.schema),
+            wide.mapInArrow(lambda batches: batches, wide.schema).cache(),
+            wide.withColumn("more", udf(lambda text: text)("text1")).where("more <> 'x'"),
+            wide.select("*", explode(lit([1, 2]))),
+        ]
+    ):
+        assert limits(frame, tmp_path / str(number)) == bytes_alone
+    classic.conf.set(ROWS_OPTION, "100")
+    try:
+        assert limits(wide, tmp_path / "set") == (bytes_alone[0], "100")
+        assert classic.conf.get(ROWS_OPTION) == "100"
+    finally:
+        classic.conf.unset(ROWS_OPTION)
+
+
+def test_workers_keep_what_is_loaded_out_of_collections(classic, tmp_path):
+    def frozen(batches):
+        import gc
+        import sys
+
+        is_ours = "tfrecord_io.attempt" in sys.modules
+        for batch in batches:
+            yield pa.record_batch({"frozen": [gc.get_freeze_count() if is_ours else -1]})
+            del batch
+
+    frame = classic.range(0, 8, 1, 8)
+    for _ in range(3):
+        frame.write.format("tfrecord").mode("overwrite").save(str(tmp_path / "data"))
+    found = [row.frozen for row in frame.mapInArrow(frozen, "frozen long").collect()]
+    assert max(found) > 10_000
+    assert 0 not in found

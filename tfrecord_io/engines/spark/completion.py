@@ -39,14 +39,9 @@ from tfrecord_io.engines.spark.options import (
     REQUEST_OPTION,
     STORED_OPTION,
 )
+from tfrecord_io.engines.spark.row_batches import small_batches
 from tfrecord_io.engines.spark.settings import is_connect, of_session
 from tfrecord_io.engines.spark.source import NAMES, NOT_NEEDED, TFRecordSource
-
-#: How many bytes of rows Spark hands to a Python worker at a time.
-_BATCH_OPTION = "spark.sql.execution.arrow.maxBytesPerBatch"
-
-#: As many as stay in a processor's cache on their way; Spark's own 64 MiB take up to twice as long.
-_BATCH_BYTES = 2 * 1024 * 1024
 
 _SAVE_MODES = {
     "error": "error",
@@ -377,21 +372,6 @@ def append(df: Any, path: str, options: Mapping[str, str]) -> None:
 
 
 @contextlib.contextmanager
-def _small_batches(session: Any) -> Iterator[None]:
-    """Have rows come in small batches meanwhile, unless the session says how large they are."""
-    if session.conf.get(_BATCH_OPTION, None) is not None:
-        yield
-        return
-    session.conf.set(_BATCH_OPTION, str(_BATCH_BYTES))
-    try:
-        yield
-    finally:
-        # What somebody else set meanwhile stays.
-        if session.conf.get(_BATCH_OPTION, None) == str(_BATCH_BYTES):
-            session.conf.unset(_BATCH_OPTION)
-
-
-@contextlib.contextmanager
 def active(session: Any) -> Iterator[None]:
     """Have a classic session be this thread's active one meanwhile.
 
@@ -415,7 +395,7 @@ def active(session: Any) -> Iterator[None]:
 def _append(
     own: Callable[..., Any], session: Any, writer: Any, path: str | None, options: Mapping[str, str]
 ) -> None:
-    with _small_batches(session), active(session):
+    with small_batches(session, writer._df), active(session):
         own(writer.format(NAMES[0]).mode("append").options(**options), path)
 
 

@@ -1,0 +1,106 @@
+"""How many rows Spark hands to a Python worker at a time while this format is written.
+
+Spark ends a batch at 10,000 rows or 64 MiB. Batches of 2 MiB stay in a processor's cache on their
+way, but to know when it has these bytes Spark asks every column for its size after every row: with
+many columns a third of all that a write costs. Rows are counted for nothing, so they are where
+that is safe:
+
+- The types say how long a row is; or, of many columns, texts are the only ones that may be long.
+  A column of bytes, an array or a map may hold anything.
+- Nothing else in the plan hands rows to Python, as the limits hold for all of a job.
+- The session is a classic one: the plan of another is on its server.
+
+What the session sets itself is kept to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.types import (
+    BooleanType,
+    CharType,
+    DatetimeType,
+    NumericType,
+    StringType,
+    StructType,
+    VarcharType,
+)
+
+from tfrecord_io.engines.spark.settings import is_connect
+
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+#: As many as stay in a processor's cache.
+_BATCH_BYTES = 2 * 1024 * 1024
+
+#: A Java int's largest: Spark then asks for no size.
+_ANY_BYTES = 2**31 - 1
+
+#: From so many columns on, a batch of `_ROWS_WITH_TEXTS` is large enough to be worth its handling.
+_MANY_COLUMNS = 16
+
+#: So few that a column of texts of 32 KiB, on average, comes to Spark's own limit.
+_ROWS_WITH_TEXTS = 2048
+
+#: Spark's own limit.
+_MOST_ROWS = 10_000
+
+_NUMBERS = (BooleanType, NumericType, DatetimeType)
+_TEXTS = (StringType, CharType, VarcharType)
+
+#: None of these numbers takes more bytes.
+_WIDEST_NUMBER = 16
+
+
+@contextlib.contextmanager
+def small_batches(session: Any, frame: Any) -> Iterator[None]:
+    """Have rows come in small batches meanwhile, unless the session says how large they are.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession
+        Its settings are changed meanwhile.
+    frame : pyspark.sql.DataFrame
+        What is written; of a Connect session it is not looked at.
+    """
+    if session.conf.get(_BYTES, None) is not None:
+        yield
+        return
+    limits = {_BYTES: _BATCH_BYTES}
+    if not is_connect(session) and session.conf.get(_ROWS, None) is None:
+        rows = _rows_per_batch(frame.schema)
+        if rows is not None and not _hands_rows_to_python(frame):
+            limits = {_BYTES: _ANY_BYTES, _ROWS: rows}
+    for name, limit in limits.items():
+        session.conf.set(name, str(limit))
+    try:
+        yield
+    finally:
+        for name, limit in limits.items():
+            # What somebody else set meanwhile stays.
+            if session.conf.get(name, None) == str(limit):
+                session.conf.unset(name)
+
+
+def _rows_per_batch(columns: StructType) -> int | None:
+    """Return how many rows make a small batch, if their types say so."""
+    count = len(columns.fields)
+    numbers = sum(isinstance(field.dataType, _NUMBERS) for field in columns)
+    texts = sum(isinstance(field.dataType, _TEXTS) for field in columns)
+    if numbers == count:
+        return min(_MOST_ROWS, _BATCH_BYTES // (_WIDEST_NUMBER * count))
+    if numbers + texts == count and count >= _MANY_COLUMNS:
+        return _ROWS_WITH_TEXTS
+    return None
+
+
+def _hands_rows_to_python(frame: Any) -> bool:
+    """Return whether a classic frame's plan has functions, or generators, that may be Python's."""
+    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+    # As the user wrote it: what is cached, and may not be there yet, has its plan in this one.
+    plan = frame._jdf.queryExecution().analyzed()
+    return any(plan.containsPattern(one()) for one in (patterns.PYTHON_UDF, patterns.GENERATOR))
