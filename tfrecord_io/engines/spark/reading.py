@@ -25,6 +25,7 @@ from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
+from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.listing import without_braces
 from tfrecord_io.parallel import read_ahead
@@ -211,6 +212,7 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         """Give the rows of one task."""
         # Where there is nothing to read Spark makes a partition of its own.
         yield from self._rows.read(self._planned(), getattr(partition, "tasks", ()))
+        keep_what_is_loaded()
 
 
 class FilteringReader(Reader):

@@ -26,6 +26,7 @@ from tfrecord_io.engines.spark.options import (
 )
 from tfrecord_io.engines.spark.settings import Settings, from_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
+from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.errors import OptionError, UnsupportedTypeError
 from tfrecord_io.schema import schema_from_json, schema_to_json
 
@@ -107,7 +108,9 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         """Begin a write."""
         known = tables.options_of(schema, self.options)
         options = write_options(known, self._settings, overwrite=overwrite)
-        return writing.make_writer(options, schema)
+        made = writing.make_writer(options, schema)
+        keep_what_is_loaded()
+        return made
 
     @in_worker
     def streamWriter(  # noqa: N802 - Spark's name, as above

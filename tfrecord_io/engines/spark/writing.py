@@ -29,6 +29,7 @@ from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
+from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.write import plan_write
 
@@ -107,11 +108,14 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the files of one task."""
         batches = (with_lists(batch, self._vectors) for batch in iterator)
-        return Committed(write_task(self._job, TaskContext.get().partitionId(), batches))
+        written = write_task(self._job, TaskContext.get().partitionId(), batches)
+        keep_what_is_loaded()
+        return Committed(written)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks staged."""
         commit_job(self._job, [message.commit for message in messages if message is not None])
+        keep_what_is_loaded()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what was staged."""
