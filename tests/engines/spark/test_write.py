@@ -488,7 +488,7 @@ def test_rows_come_in_small_batches(spark, tmp_path, way):
 
     small = batches_of(str(tmp_path / "small"))
     assert sum(small) == 600
-    assert max(small) * 20_000 < 3 * 2**20
+    assert max(small) * 20_000 < 5 * 2**20
     assert spark.conf.get(BATCH_OPTION, None) is None
     # A size that the session has is kept to, and kept.
     spark.conf.set(BATCH_OPTION, "32m")
@@ -503,7 +503,7 @@ def test_a_size_that_is_set_meanwhile_stays(spark, tmp_path, monkeypatch):
     own = type(spark.range(1).write).save
 
     def save(writer, *args, **more):
-        assert spark.conf.get(BATCH_OPTION) == str(2 * 2**20)
+        assert spark.conf.get(BATCH_OPTION) == str(4 * 2**20)
         spark.conf.set(BATCH_OPTION, "1000000")
         own(writer, *args, **more)
 
@@ -555,12 +555,12 @@ def test_rows_are_counted_where_that_is_safe(classic, tmp_path, limits):
     numbers = classic.range(5).selectExpr("id", "double(id) as x", "date'2024-01-01' as day")
     assert limits(numbers, tmp_path / "few numbers") == (ANY_BYTES, "10000")
     many = classic.range(5).selectExpr(*(f"id as number{at}" for at in range(1024)))
-    assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "128")
+    assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "256")
     assert classic.conf.get(ROWS_OPTION, None) is None
 
 
 def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
-    bytes_alone = (str(2 * 2**20), None)
+    bytes_alone = (str(4 * 2**20), None)
     wide = texts(classic, 20)
     for number, frame in enumerate(
         [

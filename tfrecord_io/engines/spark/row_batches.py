@@ -1,6 +1,6 @@
 """How many rows Spark hands to a Python worker at a time while this format is written.
 
-Spark ends a batch at 10,000 rows or 64 MiB. Batches of 2 MiB stay in a processor's cache on their
+Spark ends a batch at 10,000 rows or 64 MiB. Batches of 4 MiB stay in a processor's cache on their
 way, but to know when it has these bytes Spark asks every column for its size after every row: with
 many columns a third of all that a write costs. Rows are counted for nothing, so they are where
 that is safe:
@@ -35,7 +35,7 @@ _BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 _ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 #: As many as stay in a processor's cache.
-_BATCH_BYTES = 2 * 1024 * 1024
+_BATCH_BYTES = 4 * 1024 * 1024
 
 #: A Java int's largest: Spark then asks for no size.
 _ANY_BYTES = 2**31 - 1
