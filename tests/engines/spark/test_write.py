@@ -20,7 +20,14 @@ from tfrecord_io.write import plan_write
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException  # noqa: E402
+from pyspark.sql.datasource import (  # noqa: E402
+    DataSource,
+    DataSourceArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.functions import explode, lit, udf  # noqa: E402
+
+from tfrecord_io.engines.spark.row_batches import small_batches  # noqa: E402
 
 WORDS = [(8, "bat"), (8, "abc"), (1, "xyz"), (2, "aaa")]
 
@@ -499,7 +506,8 @@ def test_rows_come_in_small_batches(spark, tmp_path, way):
         spark.conf.unset(BATCH_OPTION)
 
 
-def test_a_size_that_is_set_meanwhile_stays(spark, tmp_path, monkeypatch):
+def test_a_size_that_is_set_meanwhile_stays(sessions, tmp_path, monkeypatch):
+    spark = sessions["connect"]
     own = type(spark.range(1).write).save
 
     def save(writer, *args, **more):
@@ -526,8 +534,11 @@ def limits(classic, monkeypatch):
     found = []
     own = type(classic.range(1).write).save
 
+    def of_thread():
+        return tuple(map(classic.sparkContext.getLocalProperty, (BATCH_OPTION, ROWS_OPTION)))
+
     def save(writer, *args, **more):
-        found.append((classic.conf.get(BATCH_OPTION, None), classic.conf.get(ROWS_OPTION, None)))
+        found.append(of_thread())
         own(writer, *args, **more)
 
     tfr_spark.unregister()
@@ -536,7 +547,7 @@ def limits(classic, monkeypatch):
 
     def of(frame, path):
         frame.write.format("tfrecord").save(str(path))
-        assert classic.conf.get(BATCH_OPTION, None) is None
+        assert of_thread() == (None, None)
         return found.pop()
 
     return of
@@ -556,7 +567,6 @@ def test_rows_are_counted_where_that_is_safe(classic, tmp_path, limits):
     assert limits(numbers, tmp_path / "few numbers") == (ANY_BYTES, "10000")
     many = classic.range(5).selectExpr(*(f"id as number{at}" for at in range(1024)))
     assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "256")
-    assert classic.conf.get(ROWS_OPTION, None) is None
 
 
 def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
@@ -577,10 +587,33 @@ def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
         assert limits(frame, tmp_path / str(number)) == bytes_alone
     classic.conf.set(ROWS_OPTION, "100")
     try:
-        assert limits(wide, tmp_path / "set") == (bytes_alone[0], "100")
-        assert classic.conf.get(ROWS_OPTION) == "100"
+        assert limits(wide, tmp_path / "set") == bytes_alone
     finally:
         classic.conf.unset(ROWS_OPTION)
+
+
+def test_workers_get_batches_of_so_many_rows(classic, tmp_path):
+    class Probe(DataSource):
+        @classmethod
+        def name(cls):
+            return "probe"
+
+        def writer(self, schema, overwrite):
+            return ProbeWriter()
+
+    class ProbeWriter(DataSourceArrowWriter):
+        def write(self, iterator):
+            target.write_text(" ".join(str(batch.num_rows) for batch in iterator))
+            return WriterCommitMessage()
+
+    target = tmp_path / "counts"
+    classic.dataSource.register(Probe)
+    frame = texts(classic, 20).coalesce(1)
+    with small_batches(classic, frame):
+        frame.write.format("probe").mode("append").save()
+    assert target.read_text() == "2048 2048 904"
+    frame.write.format("probe").mode("append").save()
+    assert target.read_text() == "5000"
 
 
 def test_workers_keep_what_is_loaded_out_of_collections(classic, tmp_path):

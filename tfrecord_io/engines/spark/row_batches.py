@@ -1,16 +1,17 @@
 """How many rows Spark hands to a Python worker at a time while this format is written.
 
 Spark ends a batch at 10,000 rows or 64 MiB. Batches of 4 MiB stay in a processor's cache on their
-way, but to know when it has these bytes Spark asks every column for its size after every row: with
-many columns a third of all that a write costs. Rows are counted for nothing, so they are where
-that is safe:
+way, but to know when a batch has its bytes Spark asks every column for its size after every row: of
+40 columns a quarter of all that a write costs. To count rows costs nothing, so rows are counted
+where that is safe:
 
-- The types say how long a row is; or, of many columns, texts are the only ones that may be long.
-  A column of bytes, an array or a map may hold anything.
-- Nothing else in the plan hands rows to Python, as the limits hold for all of a job.
+- The types say how long a row is; or, of many columns, texts are the only ones that may be long. A
+  column of bytes, or an array, may hold anything.
+- Nothing else in the plan hands rows to Python, which the limits may hold for too.
 - The session is a classic one: the plan of another is on its server.
 
-What the session sets itself is kept to.
+In a classic session the limits are properties of the calling thread, which Spark takes to the tasks
+of its jobs; of Connect, settings of the session. What the session sets itself is kept to.
 """
 
 from __future__ import annotations
@@ -63,27 +64,40 @@ def small_batches(session: Any, frame: Any) -> Iterator[None]:
     Parameters
     ----------
     session : pyspark.sql.SparkSession
-        Its settings are changed meanwhile.
+        The frame's.
     frame : pyspark.sql.DataFrame
         What is written; of a Connect session it is not looked at.
     """
     if session.conf.get(_BYTES, None) is not None:
         yield
-        return
-    limits = {_BYTES: _BATCH_BYTES}
-    if not is_connect(session) and session.conf.get(_ROWS, None) is None:
-        rows = _rows_per_batch(frame.schema)
-        if rows is not None and not _hands_rows_to_python(frame):
-            limits = {_BYTES: _ANY_BYTES, _ROWS: rows}
-    for name, limit in limits.items():
-        session.conf.set(name, str(limit))
-    try:
-        yield
-    finally:
-        for name, limit in limits.items():
+    elif is_connect(session):
+        session.conf.set(_BYTES, str(_BATCH_BYTES))
+        try:
+            yield
+        finally:
             # What somebody else set meanwhile stays.
-            if session.conf.get(name, None) == str(limit):
-                session.conf.unset(name)
+            if session.conf.get(_BYTES, None) == str(_BATCH_BYTES):
+                session.conf.unset(_BYTES)
+    else:
+        limits = _limits(session, frame)
+        context = session.sparkContext
+        before = {name: context.getLocalProperty(name) for name in limits}
+        for name, limit in limits.items():
+            context.setLocalProperty(name, str(limit))
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                context.setLocalProperty(name, value)
+
+
+def _limits(session: Any, frame: Any) -> dict[str, int]:
+    """Return how many bytes, and perhaps rows, a batch of a classic frame may have."""
+    if session.conf.get(_ROWS, None) is None and not _hands_rows_to_python(session, frame):
+        rows = _rows_per_batch(frame.schema)
+        if rows is not None:
+            return {_BYTES: _ANY_BYTES, _ROWS: rows}
+    return {_BYTES: _BATCH_BYTES}
 
 
 def _rows_per_batch(columns: StructType) -> int | None:
@@ -98,9 +112,9 @@ def _rows_per_batch(columns: StructType) -> int | None:
     return None
 
 
-def _hands_rows_to_python(frame: Any) -> bool:
-    """Return whether a classic frame's plan has functions, or generators, that may be Python's."""
-    patterns = frame.sparkSession._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+def _hands_rows_to_python(session: Any, frame: Any) -> bool:
+    """Return whether the plan has functions, or generators, that may be Python's."""
+    patterns = session._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
     # As the user wrote it: what is cached, and may not be there yet, has its plan in this one.
     plan = frame._jdf.queryExecution().analyzed()
     return any(plan.containsPattern(one()) for one in (patterns.PYTHON_UDF, patterns.GENERATOR))
