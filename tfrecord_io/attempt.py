@@ -84,10 +84,7 @@ def _record_batches(batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Cut a batch into pieces of about `_PIECE_BYTES`."""
-    # The first is known at once, and no less than what is there, unless values are in dictionaries.
-    size = batch.get_total_buffer_size()
-    if size > _PIECE_BYTES or any(map(pat.is_dictionary, batch.schema.types)):
-        size = sum(map(_decoded_bytes, batch.columns))
+    size = sum(map(_decoded_bytes, batch.columns))
     count = max(1, min(batch.num_rows, -(-size // _PIECE_BYTES)))
     rows = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, rows):
