@@ -532,6 +532,7 @@ def test_a_size_that_is_set_meanwhile_stays(sessions, tmp_path, monkeypatch):
 def limits(classic, monkeypatch):
     """Give what tells how many bytes and rows a batch may have while a frame is written."""
     found = []
+    tfr_spark.unregister()
     own = type(classic.range(1).write).save
 
     def of_thread():
@@ -539,9 +540,9 @@ def limits(classic, monkeypatch):
 
     def save(writer, *args, **more):
         found.append(of_thread())
+        assert classic.conf.get(BATCH_OPTION, None) is None
         own(writer, *args, **more)
 
-    tfr_spark.unregister()
     monkeypatch.setattr(type(classic.range(1).write), "save", save)
     tfr_spark.register(classic)
 
@@ -550,7 +551,9 @@ def limits(classic, monkeypatch):
         assert of_thread() == (None, None)
         return found.pop()
 
-    return of
+    yield of
+    # Before the method is Spark's own again, or this one would be put back.
+    tfr_spark.unregister()
 
 
 def texts(session, count):
@@ -621,10 +624,10 @@ def test_workers_keep_what_is_loaded_out_of_collections(classic, tmp_path):
         import gc
         import sys
 
-        is_ours = "tfrecord_io.attempt" in sys.modules
-        for batch in batches:
+        # Only a task that reads or writes loads it.
+        is_ours = "tfrecord_io.codec.native" in sys.modules
+        for _ in batches:
             yield pa.record_batch({"frozen": [gc.get_freeze_count() if is_ours else -1]})
-            del batch
 
     frame = classic.range(0, 8, 1, 8)
     for _ in range(3):
