@@ -159,6 +159,7 @@ class Rows:
         yield from read_ahead(
             rows, item_bytes=lambda batch: batch.nbytes, budget_bytes=_AHEAD_BYTES
         )
+        keep_what_is_loaded()
 
     def _rows_of(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
         try:
@@ -212,7 +213,6 @@ class Reader(DataSourceReader):  # type: ignore[misc]
         """Give the rows of one task."""
         # Where there is nothing to read Spark makes a partition of its own.
         yield from self._rows.read(self._planned(), getattr(partition, "tasks", ()))
-        keep_what_is_loaded()
 
 
 class FilteringReader(Reader):

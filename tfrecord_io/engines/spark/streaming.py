@@ -33,13 +33,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, commit_job, staging_of
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.reading import Rows, Tasks, pack
-from tfrecord_io.engines.spark.types import vector_columns, with_lists
-from tfrecord_io.engines.spark.writing import driver_pid
+from tfrecord_io.engines.spark.types import vector_columns
+from tfrecord_io.engines.spark.writing import driver_pid, stage
 from tfrecord_io.engines.spark.writing import plan as plan_append
 from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
 from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
@@ -223,8 +222,6 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the files of one task."""
-        vectors = vector_columns(self._struct)
-        batches = (with_lists(batch, vectors) for batch in iterator)
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_PROPERTY)
         if not query or context.getLocalProperty(_BATCH_PROPERTY) is None:
@@ -233,7 +230,8 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 "written once; use foreachBatch and df.write"
             )
         job = self._begun()
-        return StagedBatch(job, write_task(job, context.partitionId(), batches), query)
+        commit = stage(job, context.partitionId(), iterator, vector_columns(self._struct))
+        return StagedBatch(job, commit, query)
 
     @in_worker
     def commit(

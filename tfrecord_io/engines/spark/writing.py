@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,6 +90,15 @@ def make_writer(options: WriteOptions, struct: StructType) -> DataSourceArrowWri
     return Writer(plan(options, struct, owner_pid=driver_pid()), struct)
 
 
+def stage(
+    job: WriteJob, task: int, batches: Iterable[pa.RecordBatch], vectors: tuple[str, ...]
+) -> TaskCommit:
+    """Stage the files of one task; `vectors` are its columns of ML vectors."""
+    staged = write_task(job, task, (with_lists(batch, vectors) for batch in batches))
+    keep_what_is_loaded()
+    return staged
+
+
 class Writer(DataSourceArrowWriter):  # type: ignore[misc]
     """Writes a frame as a data set.
 
@@ -107,10 +116,8 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the files of one task."""
-        batches = (with_lists(batch, self._vectors) for batch in iterator)
-        written = write_task(self._job, TaskContext.get().partitionId(), batches)
-        keep_what_is_loaded()
-        return Committed(written)
+        task = TaskContext.get().partitionId()
+        return Committed(stage(self._job, task, iterator, self._vectors))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks staged."""
@@ -140,13 +147,13 @@ class LocalWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Add the rows of one task to this machine's data set."""
-        vectors = vector_columns(self._struct)
-        batches = (with_lists(batch, vectors) for batch in iterator if batch.num_rows)
+        batches = (batch for batch in iterator if batch.num_rows)
         first = next(batches, None)
         if first is not None:
             job = plan(self._options, self._struct)
             try:
-                commit = write_task(job, 0, itertools.chain([first], batches))
+                rows = itertools.chain([first], batches)
+                commit = stage(job, 0, rows, vector_columns(self._struct))
             except BaseException:
                 abort_job(job)
                 raise
