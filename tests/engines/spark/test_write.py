@@ -617,21 +617,3 @@ def test_workers_get_batches_of_so_many_rows(classic, tmp_path):
     assert target.read_text() == "2048 2048 904"
     frame.write.format("probe").mode("append").save()
     assert target.read_text() == "5000"
-
-
-def test_workers_keep_what_is_loaded_out_of_collections(classic, tmp_path):
-    def frozen(batches):
-        import gc
-        import sys
-
-        # Only a task that reads or writes loads it.
-        is_ours = "tfrecord_io.codec.native" in sys.modules
-        for _ in batches:
-            yield pa.record_batch({"frozen": [gc.get_freeze_count() if is_ours else -1]})
-
-    frame = classic.range(0, 8, 1, 8)
-    for _ in range(3):
-        frame.write.format("tfrecord").mode("overwrite").save(str(tmp_path / "data"))
-    found = [row.frozen for row in frame.mapInArrow(frozen, "frozen long").collect()]
-    assert max(found) > 10_000
-    assert 0 not in found

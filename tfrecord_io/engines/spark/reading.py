@@ -25,7 +25,7 @@ from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
-from tfrecord_io.engines.spark.workers import keep_what_is_loaded
+from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.listing import without_braces
 from tfrecord_io.parallel import read_ahead
@@ -181,7 +181,7 @@ class Rows:
             ) from error
 
 
-class Reader(DataSourceReader):  # type: ignore[misc]
+class Reader(SentToTasks, DataSourceReader):  # type: ignore[misc]
     """Reads a data set as it is when the read is planned.
 
     Parameters

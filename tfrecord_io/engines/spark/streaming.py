@@ -38,6 +38,7 @@ from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.reading import Rows, Tasks, pack
 from tfrecord_io.engines.spark.types import vector_columns
+from tfrecord_io.engines.spark.workers import SentToTasks
 from tfrecord_io.engines.spark.writing import driver_pid, stage
 from tfrecord_io.engines.spark.writing import plan as plan_append
 from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
@@ -77,7 +78,11 @@ class StreamTasks(Tasks):
         self.scan = scan
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(
+    SentToTasks,
+    DataSourceStreamReader,  # type: ignore[misc]
+    SupportsTriggerAvailableNow,  # type: ignore[misc]
+):
     """Reads files as they come.
 
     Parameters
@@ -186,7 +191,7 @@ class StagedBatch(WriterCommitMessage):  # type: ignore[misc]
         self.query = query
 
 
-class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Adds the batches of a query to a data set.
 
     Parameters

@@ -29,7 +29,7 @@ from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
-from tfrecord_io.engines.spark.workers import keep_what_is_loaded
+from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.write import plan_write
 
@@ -99,7 +99,7 @@ def stage(
     return staged
 
 
-class Writer(DataSourceArrowWriter):  # type: ignore[misc]
+class Writer(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
     """Writes a frame as a data set.
 
     Parameters
@@ -130,7 +130,7 @@ class Writer(DataSourceArrowWriter):  # type: ignore[misc]
         abort_job(self._job)
 
 
-class LocalWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class LocalWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
     """Writes what each machine has of a frame to a disk of that machine.
 
     Parameters
