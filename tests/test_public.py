@@ -26,7 +26,7 @@ LAYERS = (
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
     ("storage", "plan", "manifest", "cast", "pandas_columns"),
     ("codec", "source", "staging", "file_staging", "formats"),
-    ("frames", "publish", "part_writer", "formats.writing"),
+    ("frames", "replaced", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
     ("listing",),
     ("read", "write"),

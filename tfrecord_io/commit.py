@@ -33,6 +33,7 @@ from tfrecord_io.file_staging import hidden_folders
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.publish import carry_out, completed_uploads
+from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STALE_AFTER_SECONDS, Staging, Turn
 from tfrecord_io.storage import Storage, open_storage
 
@@ -405,11 +406,20 @@ def _gave_up(staging: Staging, job_id: str) -> bool:
 
 def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
     """Carry out a commit, end its turn, and remove the job's folder."""
+    replaced = Replaced()
+    try:
+        _publish(staging, job_id, claim, replaced)
+        staging.remove_job_quietly(job_id)
+    finally:
+        replaced.let_go()
+
+
+def _publish(staging: Staging, job_id: str, claim: int, replaced: Replaced) -> None:
     for left in range(_PUBLISH_TRIES - 1, -1, -1):
         try:
             # Once the turn has ended another job may have begun: nothing may be done again then.
             if _has_turn(staging, job_id):
-                carry_out(staging, job_id)
+                carry_out(staging, job_id, replaced)
                 staging.leave_turn()
             break
         except OSError as error:
@@ -424,7 +434,6 @@ def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
         except BaseException:
             _abandon(staging, job_id, claim)
             raise
-    staging.remove_job_quietly(job_id)
 
 
 def _has_turn(staging: Staging, job_id: str) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tfrecord_io.errors import CommitStateUnknownError
 from tfrecord_io.manifest import MANIFEST_NAME
+from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging
 from tfrecord_io.storage_protocol import publish_by_rename
 
@@ -87,10 +88,19 @@ def _inside(path: Any) -> str:
     return "/".join(names)
 
 
-def carry_out(staging: Staging, job_id: str) -> None:
+def carry_out(staging: Staging, job_id: str, replaced: Replaced) -> None:
     """Do what a commit record says, perhaps once more; without one there is nothing to do.
 
     Only for the process whose turn it is, or that holds the last claim, and only during the turn.
+
+    Parameters
+    ----------
+    staging : Staging
+        Of the data set.
+    job_id : str
+        The job whose record it is.
+    replaced : Replaced
+        Holds local files that are replaced.
 
     Raises
     ------
@@ -98,7 +108,7 @@ def carry_out(staging: Staging, job_id: str) -> None:
         The record cannot be understood, or a staged file is gone that was not published.
     """
     if staging.is_decided(job_id):
-        _publish(staging, job_id, _read_record(staging, job_id))
+        _publish(staging, job_id, _read_record(staging, job_id), replaced)
 
 
 def completed_uploads(staging: Staging, job_id: str) -> set[str]:
@@ -122,7 +132,7 @@ def _read_record(staging: Staging, job_id: str) -> CommitRecord:
         ) from error
 
 
-def _publish(staging: Staging, job_id: str, record: CommitRecord) -> None:
+def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Replaced) -> None:
     storage, root = staging.storage, staging.root
     folders = sorted({_folder(final) for _, final in record.publish})
 
@@ -130,6 +140,7 @@ def _publish(staging: Staging, job_id: str, record: CommitRecord) -> None:
         staged, final = pair
         if storage.stages_by == "rename":
             staged = f"{staging.job_folder(job_id)}/{staged}"
+        replaced.hold(storage.local_path(f"{root}/{final}"))
         storage.publish(staged, f"{root}/{final}")
 
     with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-publish") as pool:
