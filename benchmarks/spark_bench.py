@@ -137,6 +137,7 @@ def register_ceiling(spark: Any, schema: Any, root: Path) -> None:
     import tfrecord_io as tfr
     from tfrecord_io.engines.spark.reading import _pieces
     from tfrecord_io.engines.spark.types import arrow_schema, conformed
+    from tfrecord_io.engines.spark.workers import SentToTasks
 
     target = arrow_schema(schema)
     file = str(root / "ready.arrow")
@@ -146,7 +147,7 @@ def register_ceiling(spark: Any, schema: Any, root: Path) -> None:
             for piece in _pieces(conformed(batch, target)):
                 out.write_batch(piece)
 
-    class Reader(DataSourceReader):
+    class Reader(SentToTasks, DataSourceReader):
         def partitions(self) -> list[InputPartition]:
             return [InputPartition(index) for index in range(len(wild))]
 
