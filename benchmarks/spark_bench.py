@@ -35,6 +35,7 @@ SLOW_SECONDS, SLOW_ROUNDS = 10, 2
 
 #: Files that were replaced take a disk up to half as long to free.
 REST_SECONDS = 0.2
+
 NAMES = ("ctr", "ragged", "image", "embedding")
 
 

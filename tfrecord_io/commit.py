@@ -408,13 +408,14 @@ def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
     """Carry out a commit, end its turn, and remove the job's folder."""
     replaced = Replaced()
     try:
-        _publish(staging, job_id, claim, replaced)
+        _carry_out(staging, job_id, claim, replaced)
         staging.remove_job_quietly(job_id)
     finally:
         replaced.let_go()
 
 
-def _publish(staging: Staging, job_id: str, claim: int, replaced: Replaced) -> None:
+def _carry_out(staging: Staging, job_id: str, claim: int, replaced: Replaced) -> None:
+    """Carry out a commit and end its turn, in some tries; or leave both to others."""
     for left in range(_PUBLISH_TRIES - 1, -1, -1):
         try:
             # Once the turn has ended another job may have begun: nothing may be done again then.

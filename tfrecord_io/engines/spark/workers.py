@@ -19,10 +19,10 @@ class SentToTasks:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        acknowledge()
+        _acknowledge()
 
 
-def acknowledge() -> None:
+def _acknowledge() -> None:
     """Tell whoever this process has connections to that what they sent has come; on Linux.
 
     Spark sends a worker its task first and rows then, with Nagle's algorithm on: rows that fill no
