@@ -2,6 +2,7 @@
 
 import pickle
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -33,6 +34,16 @@ def test_workers_keep_what_is_loaded_out_of_collections(classic, tmp_path):
     of_ours = [row for row in found if row.frozen != -1]
     assert of_ours
     assert all(row.frozen > 10_000 > row.others for row in of_ours)
+
+
+def test_workers_that_have_no_rows_load_no_pandas():
+    script = (
+        "import sys; from tfrecord_io.engines.spark.workers import keep_what_is_loaded; "
+        "keep_what_is_loaded(); print('pandas' in sys.modules)"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 class Sent(SentToTasks):

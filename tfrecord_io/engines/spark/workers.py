@@ -11,8 +11,6 @@ import stat
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 
 class SentToTasks:
     """A reader or writer that Spark pickles for its tasks, and unpickles just before their rows."""
@@ -54,6 +52,4 @@ def keep_what_is_loaded() -> None:
     A worker collects garbage after every task (``pyspark/daemon.py``), and its next task waits
     meanwhile. Nearly all it looks at are the modules' objects, which stay anyway: 40 ms.
     """
-    # The first array of Python values loads pandas, and Spark makes one of what a task returns.
-    pa.array([b""])
     gc.freeze()

@@ -95,6 +95,8 @@ def stage(
 ) -> TaskCommit:
     """Stage the files of one task; `vectors` are its columns of ML vectors."""
     staged = write_task(job, task, (with_lists(batch, vectors) for batch in batches))
+    # Spark makes an array of what a task returns, and pyarrow loads pandas with the first.
+    pa.array([b""])
     keep_what_is_loaded()
     return staged
 
