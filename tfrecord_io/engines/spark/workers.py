@@ -8,6 +8,7 @@ import gc
 import os
 import socket
 import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +46,16 @@ def _descriptors() -> list[int]:
         return []
 
 
-@functools.cache
 def keep_what_is_loaded() -> None:
-    """Keep what this worker has loaded out of its collections of garbage; once is enough.
+    """Keep what this worker has loaded out of its collections of garbage, from now on.
 
     A worker collects garbage after every task (``pyspark/daemon.py``), and its next task waits
     meanwhile. Nearly all it looks at are the modules' objects, which stay anyway: 40 ms.
     """
+    _freeze(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _freeze(modules: int) -> None:
+    # Once for as many modules: a worker that has read may have loaded more when it has written.
     gc.freeze()
