@@ -7,6 +7,7 @@ serves, and `len` and `head` read more.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +35,30 @@ def make_collection(reader: Reader, partitions: Partitions, meta: pd.DataFrame) 
         return dd.from_map(reader, partitions, columns=list(meta.columns), meta=meta, label=LABEL)
     return new_collection(
         ReadTFRecord(
-            reader, [partitions], list(meta.columns), [], {}, True, meta, False, None, LABEL
+            reader, [partitions], list(meta.columns), [], {}, True, _Meta(meta), False, None, LABEL
         )
     )
+
+
+class _Meta:
+    """An empty frame that a reader's name tells already: Dask need not look at its columns."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.frame = frame
+
+    def __dask_tokenize__(self) -> str:
+        return type(self).__name__
 
 
 if FromMapProjectable is not None:
 
     class ReadTFRecord(FromMapProjectable):  # type: ignore[misc]
-        """`from_map`'s expression; its first operand is a `Reader`, its second `Partitions`."""
+        """`from_map`'s expression of a `Reader`, `Partitions` and a `_Meta`."""
+
+        @functools.cached_property
+        def frame_meta(self) -> pd.DataFrame:
+            """An empty frame of the columns that are read."""
+            return self.operand("user_meta").frame[self.columns]
 
         def _simplify_up(self, parent: Any, dependents: Any) -> Any:
             if isinstance(parent, Len):
