@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support import strategies as some
 from tfrecord_io.codec import get_codec
+from tfrecord_io.codec.reference import frame
 from tfrecord_io.errors import TFRecordError
 from tfrecord_io.infer import Observation
 from tfrecord_io.options import DecodeOptions, Limits
@@ -105,6 +107,95 @@ def skips_damage(
     # The native observer leaves nothing out, so it has to find the same damage.
     observed = outcome(native.observer(options).observe, pa.py_buffer(file))
     return isinstance(observed, tuple) and observed[0].__name__ == "DecodeError"
+
+
+def delimited(tag: int, content: bytes) -> bytes:
+    length = len(content)
+    head = [tag]
+    while length >= 0x80:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    return bytes([*head, length]) + content
+
+
+def entry(name: str, values: bytes) -> bytes:
+    """A feature: text of any length, or a number of as many bytes."""
+    kind = 0x1A if name.startswith("int") else 0x0A
+    packed = b"\x80" * (len(values) - 1) + b"\x01" if kind == 0x1A else values
+    feature = delimited(kind, delimited(0x0A, packed))
+    return delimited(0x0A, delimited(0x0A, name.encode()) + delimited(0x12, feature))
+
+
+# What native decoding learns of a file: which entry follows which, and how long their values are.
+NAMES = ["int", "id", "int2", "a", "b", "a name that is too long for a template", "int3", "text"]
+LENGTHS = [(1,), (8,), (1, 1, 1, 2), (1,) * 30 + (3,), (0, 5, 9), (4, 150)]
+
+
+def payloads_of_phases(seed: int, records: int) -> list[bytes]:
+    """Payloads that keep some order and some lengths for a while."""
+    rng = random.Random(seed)
+    payloads = []
+    for _ in range(4):
+        order = rng.sample(NAMES, len(NAMES))
+        lengths = {name: rng.choice(LENGTHS) for name in NAMES}
+        present = {name: rng.choice([1, 1, 1, 0.95, 0.5]) for name in NAMES}
+        for _ in range(records):
+            names = [name for name in order if rng.random() < present[name]]
+            if rng.random() < 0.02:
+                names = rng.choices(NAMES, k=rng.randrange(len(NAMES)))
+            sizes = [rng.choice(lengths[name]) for name in names]
+            # An int has a byte at least and nine at most.
+            sizes = [
+                min(max(size, 1), 9) if name.startswith("int") else size
+                for name, size in zip(names, sizes, strict=True)
+            ]
+            entries = [
+                entry(n, bytes(rng.choices(b"xyz", k=size)))
+                for n, size in zip(names, sizes, strict=True)
+            ]
+            payloads.append(delimited(0x0A, b"".join(entries)))
+    return payloads
+
+
+def schemas_of(seed: int) -> list[pa.Schema]:
+    rng = random.Random(seed)
+    fields = [
+        pa.field(name, pa.int64() if name.startswith("int") else pa.binary()) for name in NAMES
+    ]
+    return [pa.schema(fields), *(pa.schema(rng.sample(fields, count)) for count in (1, 2, 4))]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_files_whose_shape_changes(codec_pair: Any, seed: int) -> None:
+    file = b"".join(map(frame, payloads_of_phases(seed, 200)))
+    options = DecodeOptions()
+    for schema in schemas_of(seed):
+        reference, native = (
+            decode_all(codec, schema, options, file, 10**6) for codec in codec_pair
+        )
+        assert native == reference
+    reference, native = (observe(codec, options, file) for codec in codec_pair)
+    assert native == reference
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_behind_records_of_one_shape(codec_pair: Any, seed: int) -> None:
+    rng = random.Random(seed)
+    whole = payloads_of_phases(seed, 50)
+    options = DecodeOptions()
+    [schema, *_] = schemas_of(seed)
+    for _ in range(60):
+        last = bytearray(rng.choice(whole[-50:]))
+        for _ in range(rng.choice([1, 1, 2])):
+            last[rng.randrange(len(last))] ^= 1 << rng.randrange(8)
+        cut = len(last) - rng.choice([0, 0, 0, 1, 5])
+        file = b"".join(map(frame, [*whole[-50:], bytes(last[:cut]), whole[-1]]))
+        reference, native = (
+            decode_all(codec, schema, options, file, 10**6) for codec in codec_pair
+        )
+        assert native == reference or skips_damage(codec_pair[1], schema, options, file, reference)
+        reference, native = (observe(codec, options, file) for codec in codec_pair)
+        assert native == reference
 
 
 def observe(codec: Any, options: DecodeOptions, data: bytes) -> Any:

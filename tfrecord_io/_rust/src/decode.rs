@@ -10,6 +10,7 @@ use std::ops::Range;
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
 use arrow_schema::{DataType, SchemaRef};
+use fearless_simd::{Level, Simd, dispatch};
 use hashbrown::HashMap;
 
 use crate::block::{Block, Places};
@@ -100,12 +101,17 @@ impl Decoder {
     /// Decode whole frames of `buffer[start..]` until they end or the batch is full; return the
     /// bytes consumed.
     pub fn decode(&mut self, buffer: &Buffer, start: usize) -> Result<usize> {
+        dispatch!(Level::new(), simd => self.decode_with(simd, buffer, start))
+    }
+
+    #[inline(always)]
+    fn decode_with<S: Simd>(&mut self, simd: S, buffer: &Buffer, start: usize) -> Result<usize> {
         let input = Input { bytes: buffer.as_slice(), buffer };
         let mut pos = start;
         let mut checked = start;
         self.cursor.begin();
         while !self.full {
-            match self.take_frame(input, pos, &mut checked) {
+            match self.take_frame(simd, input, pos, &mut checked) {
                 Ok(Some(length)) => pos += length + OVERHEAD,
                 Ok(None) => break,
                 // A record before it may be bad in a way that only the columns tell.
@@ -122,8 +128,9 @@ impl Decoder {
     /// Take the frame at `pos` in and return the length of its payload; `None` if it must wait.
     /// Payloads before `checked` have been held to their CRCs.
     #[inline(always)]
-    fn take_frame(
+    fn take_frame<S: Simd>(
         &mut self,
+        simd: S,
         input: Input<'_>,
         pos: usize,
         checked: &mut usize,
@@ -140,7 +147,7 @@ impl Decoder {
         self.block.begin_row(payload);
         let walked = match self.record_type {
             RecordType::ByteArray => self.columns.is_empty() || self.block.set_span(0, payload),
-            _ => self.walker.walk(input.bytes, payload.at, payload.end, &mut self.block),
+            _ => self.walker.walk(simd, input.bytes, payload.at, payload.end, &mut self.block),
         };
         if walked {
             self.block.end_row(payload);

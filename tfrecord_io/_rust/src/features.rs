@@ -143,7 +143,7 @@ impl<'a> Column<'a> {
         pen.slice(name.as_bytes(), 0, name.len());
         let template = match (&nesting, kind) {
             (Nesting::Steps { .. }, _) | (Nesting::List(_), Some(Kind::Bytes)) => None,
-            (_, kind) => kind.and_then(|kind| Template::of_single(name.as_bytes(), kind)),
+            (_, kind) => kind.and_then(|kind| Template::new(name.as_bytes(), Some(kind))),
         };
         let kind = kind.map_or(0, Kind::tag);
         Some(Self { name, nesting, values, nulls: array.nulls(), key, kind, template })

@@ -5,6 +5,7 @@
 //! which takes the new things in.
 
 use arrow_buffer::Buffer;
+use fearless_simd::{Level, Simd, dispatch};
 use hashbrown::HashMap;
 
 use crate::canonical::{Kind, Span, for_each_bytes, for_each_step, one_varint};
@@ -169,6 +170,11 @@ impl Observer {
 
     /// Look at the whole frames of `buffer[start..]`; return the bytes consumed.
     pub fn observe(&mut self, buffer: &Buffer, start: usize) -> Result<usize> {
+        dispatch!(Level::new(), simd => self.observe_with(simd, buffer, start))
+    }
+
+    #[inline(always)]
+    fn observe_with<S: Simd>(&mut self, simd: S, buffer: &Buffer, start: usize) -> Result<usize> {
         let data = buffer.as_slice();
         let mut pos = start;
         let mut checked = start;
@@ -180,7 +186,7 @@ impl Observer {
             let at = pos + HEADER;
             if self.record_type == RecordType::ByteArray {
                 self.observe_byte_array();
-            } else if !self.walker.walk(data, at, at + length, &mut Known(&self.features)) {
+            } else if !self.walker.walk(simd, data, at, at + length, &mut Known(&self.features)) {
                 self.observe_message(&data[at..at + length])?;
             }
             self.records += 1;

@@ -3,17 +3,19 @@
 //!
 //! Records of one file mostly hold the same features in the same order, and most features hold one
 //! short value. So each name has a *slot* that remembers which slot followed it last time, and the
-//! bytes that stand before a single short value (`Template`); a hit costs a few word compares
-//! instead of parsing seven tags and lengths. A miss parses the entry, a name out of order is
-//! looked up, and whatever no writer makes (duplicate keys, merged or unpacked lists, unknown
-//! fields, damage) makes the walk give up on the record: it returns false and `message.rs` decides
-//! what the record means. The walk never accepts what `message.rs` would refuse, except inside
-//! features that nobody asked for.
+//! bytes that stand before a single short value (`Template`); a hit costs one compare instead of
+//! parsing seven tags and lengths. A value is taken to be as long as most of its name, and the slot
+//! that follows to be the neighbour: so what a processor looks at next waits for nothing that it is
+//! still looking at. A miss parses the entry, a name out of order is looked up, and whatever no
+//! writer makes (duplicate keys, merged or unpacked lists, unknown fields, damage) makes the walk
+//! give up on the record: it returns false and `message.rs` decides what the record means. The walk
+//! never accepts what `message.rs` would refuse, except inside features that nobody asked for.
 
+use fearless_simd::Simd;
 use hashbrown::HashMap;
 
 use crate::canonical::{At, Kind, Span};
-use crate::template::Template;
+use crate::template::{Guess, Template};
 
 /// What to do with an entry of a known name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +45,45 @@ pub trait Sink {
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
-    template: Template,
+    guess: Guess,
+    /// Whether guesses were often wrong: then values are measured.
+    varies: bool,
     action: Action,
-    /// The slot that followed last time.
+    /// The slot that followed last time, and whether it is the next one.
     next: u32,
+    leads_on: bool,
     kind: Kind,
+    /// How many guesses were wrong, and the record of the last of them.
+    misses: u32,
+    missed_in: u32,
+}
+
+const _: () = assert!(size_of::<Slot>() == 128);
+
+impl Slot {
+    fn new(key: &[u8], action: Action, kind: Option<Kind>) -> Self {
+        let template = match action {
+            Action::Skip => Template::new(key, None),
+            Action::Column(_) => kind.and_then(|kind| Template::new(key, Some(kind))),
+            Action::GiveUp => None,
+        };
+        Self {
+            guess: template.map_or(Guess::NEVER, |template| Guess::new(&template)),
+            varies: false,
+            action,
+            next: UNKNOWN,
+            leads_on: false,
+            kind: kind.unwrap_or(Kind::Bytes),
+            misses: 0,
+            missed_in: 0,
+        }
+    }
 }
 
 /// No slot: the first record, or nothing followed yet.
 const UNKNOWN: u32 = u32::MAX;
+/// So many wrong guesses of a value's length are no reason to stop guessing.
+const PATIENCE: u32 = 32;
 /// Names that nobody asked for are remembered up to this many, so that hostile files cannot fill
 /// the memory.
 const MAX_SKIP_SLOTS: usize = 4096;
@@ -62,8 +94,11 @@ pub struct Names {
     slots: Vec<Slot>,
     keys: Vec<Box<[u8]>>,
     by_key: HashMap<Box<[u8]>, u32>,
+    /// What was said of names, met or not.
+    actions: HashMap<Box<[u8]>, (Action, Option<Kind>)>,
     first: u32,
     skip_slots: usize,
+    records: u32,
     /// Whether an unknown name is skipped (decoding) or makes the walk give up (inference).
     skip_unknown: bool,
 }
@@ -74,45 +109,47 @@ impl Names {
             slots: Vec::new(),
             keys: Vec::new(),
             by_key: HashMap::new(),
+            actions: HashMap::new(),
             first: UNKNOWN,
             skip_slots: 0,
+            records: 0,
             skip_unknown,
         }
     }
 
-    /// Add a name, or change what is expected under it. `kind`: of its short values, if they are
+    /// Say what to do with entries of a name, from now on. `kind`: of its short values, if they are
     /// expected.
     pub fn expect(&mut self, key: &[u8], action: Action, kind: Option<Kind>) {
-        let template = match (action, kind) {
-            (Action::Skip, _) => Template::new(key, None),
-            (Action::Column(_), Some(kind)) => Template::new(key, Some(kind)),
-            _ => Template::NEVER,
-        };
-        let kind = kind.unwrap_or(Kind::Bytes);
-        if let Some(&known) = self.by_key.get(key) {
-            let slot = &mut self.slots[known as usize];
-            (slot.template, slot.action, slot.kind) = (template, action, kind);
-            return;
+        self.actions.insert(key.into(), (action, kind));
+        if let Some(&slot) = self.by_key.get(key) {
+            let slot = &mut self.slots[slot as usize];
+            // Strides rely on it.
+            assert_eq!(slot.action == Action::Skip, action == Action::Skip, "skipped, or not");
+            let (next, leads_on) = (slot.next, slot.leads_on);
+            *slot = Slot { next, leads_on, ..Slot::new(key, action, kind) };
         }
-        self.by_key.insert(key.into(), self.slots.len() as u32);
-        self.slots.push(Slot { template, action, next: UNKNOWN, kind });
-        self.keys.push(key.into());
     }
 
-    /// The slot of this key; unknown keys are learned or checked if they may be skipped.
+    /// The slot of this key, which is made when the key is met, so that slots stand in the order of
+    /// entries; unknown keys are learned or checked if they may be skipped.
     fn slot_of(&mut self, key: &[u8]) -> Option<Option<u32>> {
         if let Some(&slot) = self.by_key.get(key) {
             return Some(Some(slot));
         }
-        if !self.skip_unknown || simdutf8::basic::from_utf8(key).is_err() {
-            return None;
-        }
-        if self.skip_slots == MAX_SKIP_SLOTS {
-            return Some(None);
-        }
-        self.skip_slots += 1;
-        self.expect(key, Action::Skip, None);
-        Some(Some(self.slots.len() as u32 - 1))
+        let (action, kind) = match self.actions.get(key) {
+            Some(said) => *said,
+            None if !self.skip_unknown || simdutf8::basic::from_utf8(key).is_err() => return None,
+            None if self.skip_slots == MAX_SKIP_SLOTS => return Some(None),
+            None => {
+                self.skip_slots += 1;
+                (Action::Skip, None)
+            }
+        };
+        let slot = self.slots.len() as u32;
+        self.by_key.insert(key.into(), slot);
+        self.slots.push(Slot::new(key, action, kind));
+        self.keys.push(key.into());
+        Some(Some(slot))
     }
 
     fn follow(&mut self, previous: u32, slot: u32) {
@@ -120,11 +157,25 @@ impl Names {
             self.first = slot;
         } else {
             self.slots[previous as usize].next = slot;
+            let is_skipped = |slot: u32| self.slots[slot as usize].action == Action::Skip;
+            let leads_on = slot == previous + 1 && is_skipped(slot) == is_skipped(previous);
+            self.slots[previous as usize].leads_on = leads_on;
         }
     }
 
     fn next(&self, slot: u32) -> u32 {
         if slot == UNKNOWN { self.first } else { self.slots[slot as usize].next }
+    }
+
+    /// Learn from a wrong guess.
+    fn learn(&mut self, slot: u32, length: usize) {
+        let slot = &mut self.slots[slot as usize];
+        slot.misses += 1;
+        slot.varies = slot.misses > PATIENCE && slot.misses > self.records / 16;
+        if slot.misses == 1 || slot.missed_in + 1 == self.records {
+            slot.guess.guess(length);
+        }
+        slot.missed_in = self.records;
     }
 }
 
@@ -149,12 +200,22 @@ impl Walker {
 
     /// Walk the payload `data[start..end]`; what stands behind `end` may be looked at, never
     /// believed.
-    pub fn walk<S: Sink>(&mut self, data: &[u8], start: usize, end: usize, sink: &mut S) -> bool {
-        self.try_walk(data, start, end, sink).is_some()
+    #[inline(always)]
+    pub fn walk<V: Simd, S: Sink>(
+        &mut self,
+        simd: V,
+        data: &[u8],
+        start: usize,
+        end: usize,
+        sink: &mut S,
+    ) -> bool {
+        self.try_walk(simd, data, start, end, sink).is_some()
     }
 
-    fn try_walk<S: Sink>(
+    #[inline(always)]
+    fn try_walk<V: Simd, S: Sink>(
         &mut self,
+        simd: V,
         data: &[u8],
         start: usize,
         end: usize,
@@ -164,7 +225,7 @@ impl Walker {
         let mut left = self.max_features;
         if at.pos < end && data[at.pos] == 0x0a {
             let features = at.delimited(0x0a)?;
-            entries(&mut self.context, at.within(features), &mut left, sink)?;
+            entries(simd, &mut self.context, at.within(features), &mut left, sink)?;
         }
         if self.is_sequence && at.pos < end {
             let lists = at.last(0x12)?;
@@ -176,7 +237,8 @@ impl Walker {
 
 /// The entries of a Features message.
 #[inline(always)]
-fn entries<S: Sink>(
+fn entries<V: Simd, S: Sink>(
+    simd: V,
     names: &mut Names,
     mut at: At<'_>,
     left: &mut usize,
@@ -186,28 +248,26 @@ fn entries<S: Sink>(
     let mut previous = UNKNOWN;
     let mut expected = names.first;
     while at.pos < at.end {
-        *left = left.checked_sub(1)?;
-        if let Some(slot) = names.slots.get(expected as usize)
-            && let Some(length) = slot.template.length(data, at.pos)
-        {
-            let value_at = at.pos + slot.template.header_len();
-            let next = value_at + length;
-            if next > at.end {
-                return None;
-            }
-            at.pos = next;
-            previous = expected;
-            expected = slot.next;
-            if let Action::Column(column) = slot.action {
-                let value = Span { at: value_at, end: next };
-                if !sink.short(column as usize, slot.kind, data, value) {
-                    return None;
-                }
-            } else {
-                (at.pos, previous, expected) = skip(&names.slots, at, previous, expected, left)?;
+        let slots = names.slots.get(expected as usize..).unwrap_or_default();
+        let stride = match slots.first().map(|slot| slot.action) {
+            Some(Action::Skip) => simd.vectorize(
+                #[inline(always)]
+                || stride::<false, _, _>(simd, slots, at, sink),
+            )?,
+            Some(Action::Column(_)) => stride::<true, _, _>(simd, slots, at, sink)?,
+            _ => Stride::default(),
+        };
+        if stride.entries > 0 {
+            *left = left.checked_sub(stride.entries)?;
+            at.pos = data.len() - stride.rest;
+            previous = expected + stride.entries as u32 - 1;
+            expected = names.slots[previous as usize].next;
+            if let Some(length) = stride.unexpected {
+                names.learn(previous, length);
             }
             continue;
         }
+        *left = left.checked_sub(1)?;
         let entry = at.delimited(0x0a)?;
         let mut fields = at.within(entry);
         let key = fields.delimited(0x0a)?;
@@ -231,36 +291,61 @@ fn entries<S: Sink>(
         }
         expected = names.next(previous);
     }
+    names.records = names.records.saturating_add(1);
     Some(())
 }
 
-/// Go over the next entries, while they are expected and nobody asked for them: where they end, the
-/// last one's slot, and what is expected behind it.
+/// Neighbouring entries that looked as expected.
+#[derive(Default)]
+struct Stride {
+    entries: usize,
+    /// How many bytes stand behind them.
+    rest: usize,
+    /// The length of the last value, if another was guessed.
+    unexpected: Option<usize>,
+}
+
+/// Go over the next entries while they are those of `slots`: all are taken, or all skipped.
 ///
-/// Where each stands depends on the length of the one before, which stays in a register here.
-#[inline(never)]
-fn skip(
+/// Where the length of a value is guessed, where the next entry stands waits for no load.
+#[inline(always)]
+fn stride<const TAKE: bool, V: Simd, S: Sink>(
+    simd: V,
     slots: &[Slot],
     at: At<'_>,
-    mut previous: u32,
-    mut expected: u32,
-    left: &mut usize,
-) -> Option<(usize, u32, u32)> {
+    sink: &mut S,
+) -> Option<Stride> {
     let mut rest = &at.data[at.pos..];
     let behind = at.data.len() - at.end;
-    let mut count = 0;
-    while rest.len() > behind
-        && let Some(slot) = slots.get(expected as usize)
-        && slot.action == Action::Skip
-        && let Some(length) = slot.template.length(rest, 0)
-    {
-        rest = rest.get(slot.template.header_len() + length..)?;
-        previous = expected;
-        expected = slot.next;
-        count += 1;
+    let mut entries = 0;
+    let mut unexpected = None;
+    for slot in slots {
+        let length = if !slot.varies && slot.guess.is_right(simd, rest) {
+            slot.guess.length()
+        } else {
+            let Some(length) = slot.guess.measure(simd, rest) else { break };
+            if !slot.varies {
+                unexpected = Some(length);
+            }
+            length
+        };
+        let value_at = at.data.len() - rest.len() + slot.guess.header_len();
+        rest = rest.get(slot.guess.header_len() + length..)?;
+        if rest.len() < behind {
+            return None;
+        }
+        if TAKE && let Action::Column(column) = slot.action {
+            let value = Span { at: value_at, end: value_at + length };
+            if !sink.short(column as usize, slot.kind, at.data, value) {
+                return None;
+            }
+        }
+        entries += 1;
+        if rest.len() == behind || unexpected.is_some() || !slot.leads_on {
+            break;
+        }
     }
-    *left = left.checked_sub(count)?;
-    (rest.len() >= behind).then_some((at.data.len() - rest.len(), previous, expected))
+    Some(Stride { entries, rest: rest.len(), unexpected })
 }
 
 /// The slot of `key`, and remember that it follows `previous`.
