@@ -34,7 +34,8 @@ LAYERS = (
     ("train", "io", "python_io"),
     ("engines", "conversion"),
     ("statistics",),
-    ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_dataset", "tf", "torch"),
+    ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_generator"),
+    ("tf_dataset", "tf", "torch"),
     ("cli", "__init__"),
 )
 

@@ -22,7 +22,7 @@ objects take twice as long, and keep the interpreter's lock meanwhile.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -35,6 +35,7 @@ from tfrecord_io.options import OnCorrupt, RecordType
 from tfrecord_io.read import Paths
 from tfrecord_io.tensor_columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tf_errors import as_tensorflow
+from tfrecord_io.tf_generator import generated
 from tfrecord_io.tf_specs import conformed, schema_of, tensorflow
 from tfrecord_io.training_rows import RowStream, plan_rows
 
@@ -429,11 +430,11 @@ def dataset(
     )
     epochs = itertools.count()
 
-    def packed() -> Iterator[tuple[_Array, ...]]:
+    def packed() -> Generator[tuple[_Array, ...]]:
         for block in stream.blocks(next(epochs)):
             yield from pack(block, layout, stream.batch_size)
 
-    made = tf.data.Dataset.from_generator(packed, output_signature=unpacking.signature())
+    made = generated(packed, unpacking.signature())
     if not layout.is_large:
         # To tune the pipeline TensorFlow counts the bytes of each text at each step of it.
         options = tf.data.Options()
