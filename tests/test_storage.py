@@ -439,6 +439,27 @@ class TestHdfs(StorageContract):
             assert "\n" not in str(caught.value)
 
 
+def test_a_folder_that_is_there_and_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Another job removes the folder between pathlib's two looks at it.
+    made, asked = os.mkdir, []
+
+    def mkdir(path: Any, *args: Any) -> None:
+        asked.append(path)
+        if len(asked) == 1:
+            raise FileExistsError(errno.EEXIST, "File exists", str(path))
+        made(path, *args)
+
+    storage, root = open_storage(str(tmp_path / "a"), {})
+    monkeypatch.setattr(os, "mkdir", mkdir)
+    storage.make_folders(root)
+    assert (tmp_path / "a").is_dir()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for taken in ("file", "link", "link/below"):
+        with pytest.raises(FileExistsError):
+            storage.make_folders(str(tmp_path / taken))
+
+
 def test_paths_and_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

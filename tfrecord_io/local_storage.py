@@ -33,6 +33,9 @@ from tfrecord_io.storage_protocol import (
     publish_by_rename,
 )
 
+#: Tries to make a folder that other jobs keep removing.
+_MAKE_TRIES = 20
+
 #: Tries to remove a folder into which a task that was not told yet still writes.
 _REMOVE_TRIES = 20
 _REMOVE_PAUSE_SECONDS = 0.05
@@ -145,7 +148,8 @@ class LocalStorage:
         Path(path).mkdir()
 
     def make_folders(self, path: str) -> None:  # noqa: D102
-        Path(path).mkdir(parents=True, exist_ok=True)
+        if not any(_is_made(path) for _ in range(_MAKE_TRIES)):
+            Path(path).mkdir(parents=True, exist_ok=True)
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
         del final
@@ -231,6 +235,18 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
             return list(entries)
     except FileNotFoundError:
         return []
+
+
+def _is_made(path: str) -> bool:
+    """Make a folder with those above it; false if one was there and was removed meanwhile."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        # pathlib looks once more at what was there, and finds no folder.
+        if os.path.lexists(path) and not Path(path).is_dir():
+            raise
+        return False
+    return True
 
 
 def _files_below(root: str, keep: Keep | None) -> Iterator[os.DirEntry[str]]:
