@@ -109,9 +109,9 @@ def measures(workload: str) -> tuple[Measure, ...]:
         Measure("encode", ("ours", "encode"), encode, _ENCODE.get(workload)),
         Measure("write_table", ("ours", "write_table"), ("tf", "write")),
     ]
-    for case in ("read_table", "scan"):
+    for case, target in (("read_table", _TWO_THREADS), ("scan", _TWO_THREADS), ("copy", None)):
         two, one = (("ours, two cores", f"{case}_{threads}") for threads in (2, 1))
-        out.append(Measure(f"{case}, 2 threads", two, one, _TWO_THREADS))
+        out.append(Measure(f"{case}, 2 threads", two, one, target))
     return tuple(out)
 
 
