@@ -2,6 +2,7 @@ import mmap
 import threading
 import time
 import warnings
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.read import plan_scan
 
 SPLIT = 2_000
+HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 
 
 @pytest.fixture
@@ -167,14 +169,28 @@ def test_nothing_but_the_file_leaves_memory(monkeypatch, tmp_path):
     size = 2 * mmap.PAGESIZE + 100
     (tmp_path / "file").write_bytes(bytes(size))
     calls = []
-    monkeypatch.setattr(source, "_madvise", lambda *arguments: calls.append(arguments))
-    monkeypatch.setattr(source, "_RELEASE_BYTES", 1)
     with (tmp_path / "file").open("rb") as file:
         mapped = source.MappedFile(file.fileno(), size)
+    monkeypatch.setattr(source, "_madvise", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(source, "_RELEASE_BYTES", 1)
     mapped.release(mmap.PAGESIZE + 10, 10**9)
     mapped.release(10**9, 2 * 10**9)
     start = mapped.buffer.address + mmap.PAGESIZE
     assert calls == [(start, mmap.PAGESIZE + 100, mmap.MADV_DONTNEED)]
+
+
+@pytest.mark.skipif(not HUGE_PAGES.exists(), reason="this kernel has no huge pages")
+def test_a_mapped_file_may_stand_in_huge_pages(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"content")
+    with path.open("rb") as file:
+        mapped = source.MappedFile(file.fileno(), 7)
+    assert mapped.buffer.to_pybytes() == b"content"
+    # Linux tells what each mapping was advised to be: `hg` is the flag of huge pages.
+    entries = Path("/proc/self/smaps").read_text().split(f"{mapped.buffer.address:x}-")
+    assert str(path) in entries[1].splitlines()[0]
+    flags = next(line for line in entries[1].splitlines() if line.startswith("VmFlags:"))
+    assert "hg" in flags.split()
 
 
 class TestManyFiles:

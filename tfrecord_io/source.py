@@ -45,6 +45,9 @@ _RELEASE_BYTES = 16 * 1024 * 1024
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
+#: Linux alone has them.
+_HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+
 
 class Source(Protocol):
     """The bytes of a file in windows.
@@ -271,6 +274,10 @@ class MappedFile:
         self.buffer = pa.py_buffer(
             mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
         )
+        if size and _HUGE_PAGES is not None:
+            # What comes from the disk then stands in pages of 2 MiB, of which this and each later
+            # reader maps one at a time, not 16 of 4 KiB. A kernel without them says so in vain.
+            _madvise(self.buffer.address, size, _HUGE_PAGES)
         self._lock = threading.Lock()
         # Ranges that were read, and how many bytes these are.
         self._read: list[tuple[int, int]] = []
