@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import random
 import resource
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tfrecord_io import local_sink
@@ -40,6 +42,13 @@ LENGTHS = (
 
 def random_bytes(length: int) -> bytes:
     return random.Random(length).randbytes(length)
+
+
+def at(remainder: int, data: bytes) -> memoryview:
+    """Return the same bytes so far behind the border of a block of memory."""
+    pages = memoryview(mmap.mmap(-1, len(data) + 8192))
+    pages[remainder : remainder + len(data)] = data
+    return pages[remainder : remainder + len(data)]
 
 
 def takes_direct_writes(folder: Path) -> bool:
@@ -70,7 +79,8 @@ class TestContent:
         for _ in range(12):
             data = draw.randbytes(draw.choice(LENGTHS) + draw.randrange(5000))
             written.append(data)
-            sink.write(data)
+            # As an encoder puts it, or by chance.
+            sink.write(at(draw.choice([sink.size % 4096, draw.randrange(4096)]), data))
             assert sink.buffered < 4 * MIB
             if not draw.randrange(4):
                 sink.spill()
@@ -94,7 +104,7 @@ class TestContent:
         sink = LocalSink(str(tmp_path / "f"))
         sink.write(bytes(1000))
         sink.spill()
-        sink.write(bytes(5 * MIB))
+        sink.write(at(8, bytes(5 * MIB)))
         sink.close()
         direct = takes_direct_writes(tmp_path)
         lead = 4096 - 1000
@@ -103,6 +113,36 @@ class TestContent:
         sizes = [2 * MIB, 2 * MIB, blocks - 4 * MIB] if direct else [blocks]
         in_blocks = [(size, direct) for size in sizes]
         assert seen == [(1000, False), (lead, False), *in_blocks, (rest, False)]
+
+
+    def test_what_stands_in_memory_as_in_the_file_is_not_copied(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        if not takes_direct_writes(tmp_path):
+            pytest.skip("the file system takes no direct writes: nothing is ever copied for them")
+        seen: list[tuple[int, int]] = []
+        written = local_sink._written
+
+        def watched(file: Any, data: memoryview) -> int:
+            seen.append((pa.py_buffer(data).address, len(data)))
+            return written(file, data)
+
+        monkeypatch.setattr(local_sink, "_written", watched)
+        path = tmp_path / "f"
+        sink = LocalSink(str(path))
+        content = random_bytes(11 * MIB)
+        first = at(0, content[: 5 * MIB + 700])
+        second = at(700, content[5 * MIB + 700 :])
+        sink.write(first)
+        sink.write(second)
+        sink.close()
+        begin = pa.py_buffer(first).address
+        assert (begin, 5 * MIB) in seen
+        # The block in which both meet is put together.
+        begin = pa.py_buffer(second).address + 4096 - 700
+        assert (begin, 6 * MIB - 4096) in seen
+        assert sum(length for _, length in seen) == 11 * MIB
+        assert path.read_bytes() == content
 
 
 class TestOtherFileSystems:

@@ -87,7 +87,9 @@ class Summary:
     def columns(self, most_frequent: int) -> list[dict[str, Any]]:
         """Return counts, extremes, sums, estimates and sorted samples of each column."""
 
-def encode_batch(batch: pa.RecordBatch, record_type: str) -> tuple[pa.UInt8Array, pa.UInt64Array]:
+def encode_batch(
+    batch: pa.RecordBatch, record_type: str, position: int
+) -> tuple[pa.UInt8Array, pa.UInt64Array]:
     """Return framed records and where each begins; see `tfrecord_io.codec.base.BatchEncoder`."""
 
 def frames(

@@ -100,7 +100,10 @@ def _append(path: str, lead: int, chunks: list[memoryview]) -> None:
 
 
 def _aligned(blocks: Iterable[memoryview]) -> Iterator[memoryview]:
-    """Give the same bytes at an address that direct writes take; valid until the next is asked."""
+    """Give the same bytes at addresses that direct writes take; valid until the next is asked.
+
+    An encoder puts most of them there: see `tfrecord_io.codec.base.BatchEncoder`. The rest is copied.
+    """
     if not hasattr(_memory, "pages"):
         _memory.pages = pa.py_buffer(mmap.mmap(-1, _WRITE_BYTES))
     pages = _memory.pages
@@ -108,9 +111,19 @@ def _aligned(blocks: Iterable[memoryview]) -> Iterator[memoryview]:
     for chunk in blocks:
         left = chunk
         while left:
-            part = left[: _WRITE_BYTES - filled]
+            gap = -filled % _BLOCK_BYTES
+            address = pa.py_buffer(left).address
+            if not gap and len(left) >= _BLOCK_BYTES and not address % _BLOCK_BYTES:
+                if filled:
+                    yield memoryview(pages)[:filled]
+                    filled = 0
+                whole = len(left) - len(left) % _BLOCK_BYTES
+                yield left[:whole]
+                left = left[whole:]
+                continue
+            part = left[: gap or _WRITE_BYTES - filled]
             # Unlike an assignment to a memoryview, this lets other threads go on.
-            ctypes.memmove(pages.address + filled, pa.py_buffer(part).address, len(part))
+            ctypes.memmove(pages.address + filled, address, len(part))
             filled += len(part)
             left = left[len(part) :]
             if filled == _WRITE_BYTES:

@@ -141,7 +141,7 @@ class _PlainWriter:
         self._marks: list[tuple[int, int]] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        data, offsets = self._encoder.encode(batch)
+        data, offsets = self._encoder.encode(batch, self._sink.size)
         self._mark(offsets)
         self._sink.write(data)
         self._rows += batch.num_rows

@@ -675,6 +675,17 @@ class CodecContract:
         (payload,) = self.payloads(codec, batch, record_type)
         return payload
 
+    @pytest.mark.parametrize("record_type", ["Example", "SequenceExample", "ByteArray"])
+    def test_a_place_in_a_file_changes_no_byte(self, codec: Any, record_type: str) -> None:
+        values = pa.array([bytes([n % 256]) * 50 for n in range(4000)], pa.binary())
+        batch = pa.RecordBatch.from_arrays([values], names=["x"])
+        encoder = codec.encoder(batch.schema, record_type)
+        data, offsets = encoder.encode(batch)
+        for position in (1, 4095, 4096, 2**40 + 7):
+            again = encoder.encode(batch, position)
+            assert again[0].equals(data)
+            assert again[1].equals(offsets)
+
     def test_an_example_by_hand(self, codec: Any) -> None:
         schema = pa.schema(
             [("b", pa.int64()), ("a", pa.list_(pa.float32())), ("", pa.list_(pa.binary()))]

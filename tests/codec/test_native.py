@@ -65,6 +65,13 @@ def test_columns_out_of_order_and_missing_are_found() -> None:
     assert rows == [{n: 16385 if n in order else None for n in "abc"} for order in orders]
 
 
+@pytest.mark.parametrize("position", [0, 700, 4095, 3 * 4096 + 16])
+def test_records_stand_in_memory_as_in_blocks_of_the_file(position: int) -> None:
+    batch = pa.record_batch({"x": [b"x" * 1000] * 1000})
+    data, _ = NativeCodec().encoder(batch.schema, "Example").encode(batch, position)
+    assert data.address % 4096 == position % 4096
+
+
 def test_errors_pickle_with_their_fields() -> None:
     with pytest.raises(ChecksumError) as caught:
         NativeCodec().frames(pa.py_buffer(b"\x00" * 32), offset=7, record=3)

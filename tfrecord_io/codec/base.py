@@ -181,8 +181,18 @@ class Observer(Cursor, Protocol):
 class BatchEncoder(Protocol):
     """Record batches of the wire schema it was made for to framed records."""
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.UInt64Array]:
+    def encode(
+        self, batch: pa.RecordBatch, position: int = 0
+    ) -> tuple[pa.Buffer, pa.UInt64Array]:
         """Encode a batch.
+
+        Parameters
+        ----------
+        batch : pyarrow.RecordBatch
+            Of the wire schema.
+        position : int
+            Where in a file the records will stand. A codec may begin `data` as far from the border
+            of a block of 4096 bytes in memory, so that what is written directly need not be copied.
 
         Returns
         -------

@@ -561,8 +561,11 @@ class ReferenceEncoder:
             "ByteArray": self._byte_array,
         }[record_type]
 
-    def encode(self, batch: pa.RecordBatch) -> tuple[pa.Buffer, pa.UInt64Array]:
+    def encode(
+        self, batch: pa.RecordBatch, position: int = 0
+    ) -> tuple[pa.Buffer, pa.UInt64Array]:
         """See `tfrecord_io.codec.base.BatchEncoder.encode`."""
+        del position
         frames = []
         offsets = [0]
         for row, values in enumerate(_rows(batch)):

@@ -28,8 +28,15 @@ pub struct Encoded {
     pub offsets: Vec<u64>,
 }
 
-/// Encode a batch of wire types.
-pub fn encode(batch: &RecordBatch, record_type: RecordType) -> Result<Encoded> {
+/// Direct writes take whole blocks, from addresses and to places that are multiples of this.
+const WRITE_BLOCK: usize = 4096;
+
+/// Fewer bytes are as well copied: those of many files may have to wait in memory.
+const ALIGNED_BYTES: usize = 16 * WRITE_BLOCK;
+
+/// Encode a batch of wire types that will stand at `position` of a file: if it is large, then in
+/// memory, too, it begins as far from the border of a block.
+pub fn encode(batch: &RecordBatch, record_type: RecordType, position: u64) -> Result<Encoded> {
     let schema = batch.schema_ref();
     let columns = schema
         .fields()
@@ -48,9 +55,10 @@ pub fn encode(batch: &RecordBatch, record_type: RecordType) -> Result<Encoded> {
         .collect::<Result<Vec<_>>>()?;
     let rows = batch.num_rows();
     let estimate = estimate(batch);
-    let mut out = Vec::with_capacity(estimate + estimate / 16);
+    let mut out = room(estimate + estimate / 16, position);
+    let lead = out.len();
     let mut offsets = Vec::with_capacity(rows + 1);
-    offsets.push(0);
+    offsets.push(lead as u64);
     if record_type == RecordType::ByteArray {
         for row in 0..rows {
             put_byte_array(&mut out, &columns, row)?;
@@ -63,7 +71,21 @@ pub fn encode(batch: &RecordBatch, record_type: RecordType) -> Result<Encoded> {
             block.encode(start..(start + step).min(rows), &mut out, &mut offsets)?;
         }
     }
-    Ok(Encoded { data: Buffer::from_vec(out), offsets })
+    for offset in &mut offsets {
+        *offset -= lead as u64;
+    }
+    Ok(Encoded { data: Buffer::from_vec(out).slice(lead), offsets })
+}
+
+/// Room for the records, behind as many bytes as `position` asks for.
+fn room(capacity: usize, position: u64) -> Vec<u8> {
+    if capacity < ALIGNED_BYTES {
+        return Vec::with_capacity(capacity);
+    }
+    let mut out: Vec<u8> = Vec::with_capacity(capacity + WRITE_BLOCK);
+    let lead = (position as usize).wrapping_sub(out.as_ptr().addr()) % WRITE_BLOCK;
+    out.resize(lead, 0);
+    out
 }
 
 /// A block should stay in the second cache between its sizes, its bytes and its CRCs.

@@ -324,10 +324,12 @@ fn encode_batch(
     py: Python<'_>,
     batch: PyArrowType<RecordBatch>,
     record_type: &str,
+    position: u64,
 ) -> PyResult<(PyArrowType<ArrayData>, PyArrowType<ArrayData>)> {
     let record_type = record_type_of(record_type)?;
-    let encoded =
-        py.detach(|| encode::encode(&batch.0, record_type)).map_err(|fault| raised(py, &fault))?;
+    let encoded = py
+        .detach(|| encode::encode(&batch.0, record_type, position))
+        .map_err(|fault| raised(py, &fault))?;
     let data = UInt8Array::new(encoded.data.into(), None).into_data();
     Ok((PyArrowType(data), unsigned(encoded.offsets)))
 }
