@@ -114,7 +114,6 @@ class TestContent:
         in_blocks = [(size, direct) for size in sizes]
         assert seen == [(1000, False), (lead, False), *in_blocks, (rest, False)]
 
-
     def test_what_stands_in_memory_as_in_the_file_is_not_copied(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

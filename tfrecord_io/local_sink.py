@@ -102,7 +102,7 @@ def _append(path: str, lead: int, chunks: list[memoryview]) -> None:
 def _aligned(blocks: Iterable[memoryview]) -> Iterator[memoryview]:
     """Give the same bytes at addresses that direct writes take; valid until the next is asked.
 
-    An encoder puts most of them there: see `tfrecord_io.codec.base.BatchEncoder`. The rest is copied.
+    `tfrecord_io.codec.base.BatchEncoder` puts most of them there; the rest is copied.
     """
     if not hasattr(_memory, "pages"):
         _memory.pages = pa.py_buffer(mmap.mmap(-1, _WRITE_BYTES))

@@ -181,9 +181,7 @@ class Observer(Cursor, Protocol):
 class BatchEncoder(Protocol):
     """Record batches of the wire schema it was made for to framed records."""
 
-    def encode(
-        self, batch: pa.RecordBatch, position: int = 0
-    ) -> tuple[pa.Buffer, pa.UInt64Array]:
+    def encode(self, batch: pa.RecordBatch, position: int = 0) -> tuple[pa.Buffer, pa.UInt64Array]:
         """Encode a batch.
 
         Parameters

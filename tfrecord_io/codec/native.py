@@ -180,9 +180,7 @@ class NativeEncoder:
     def __init__(self, record_type: str) -> None:
         self._record_type = record_type
 
-    def encode(
-        self, batch: pa.RecordBatch, position: int = 0
-    ) -> tuple[pa.Buffer, pa.UInt64Array]:
+    def encode(self, batch: pa.RecordBatch, position: int = 0) -> tuple[pa.Buffer, pa.UInt64Array]:
         """See `tfrecord_io.codec.base.BatchEncoder.encode`."""
         data, offsets = _native.encode_batch(batch, self._record_type, position)
         return data.buffers()[1], offsets

@@ -561,9 +561,7 @@ class ReferenceEncoder:
             "ByteArray": self._byte_array,
         }[record_type]
 
-    def encode(
-        self, batch: pa.RecordBatch, position: int = 0
-    ) -> tuple[pa.Buffer, pa.UInt64Array]:
+    def encode(self, batch: pa.RecordBatch, position: int = 0) -> tuple[pa.Buffer, pa.UInt64Array]:
         """See `tfrecord_io.codec.base.BatchEncoder.encode`."""
         del position
         frames = []
