@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_buffer::Buffer;
-use fearless_simd::{Level, dispatch};
+use fearless_simd::{Level, Simd, dispatch};
 
 use crate::crc::masked_crc;
 use crate::decode::RecordType;
@@ -267,13 +267,24 @@ impl<'a> Block<'a> {
 
     /// Write a column's entries, each where its row's pen stands.
     fn put_column(&mut self, index: usize, rows: Range<usize>, out: &mut [u8]) {
+        dispatch!(Level::new(), simd => self.put_column_with(simd, index, rows, out));
+    }
+
+    #[inline(always)]
+    fn put_column_with<S: Simd>(
+        &mut self,
+        simd: S,
+        index: usize,
+        rows: Range<usize>,
+        out: &mut [u8],
+    ) {
         let column = &self.columns[index];
         let sizes = &self.sizes[index * rows.len()..][..rows.len()];
         let cells = Cells { rows, sizes, pos: &mut self.pos, end: &self.end };
         match (&column.nesting, &column.values, &column.template) {
             (Nesting::Bare, Values::Int64(ints), Some(template)) => {
                 cells.put(out, |pen, row, size| {
-                    if pen.template(template, size - VALUE_HEADER) {
+                    if pen.template(simd, template, size - VALUE_HEADER) {
                         pen.varint_of(ints[row] as u64, size - VALUE_HEADER);
                     } else {
                         column.put_entry(pen, row, size);
@@ -282,7 +293,7 @@ impl<'a> Block<'a> {
             }
             (Nesting::Bare, Values::Float32(bytes), Some(template)) => {
                 cells.put(out, |pen, row, size| {
-                    if pen.template(template, size - VALUE_HEADER) {
+                    if pen.template(simd, template, size - VALUE_HEADER) {
                         pen.slice(bytes, row * 4, row * 4 + 4);
                     }
                 });
@@ -290,7 +301,7 @@ impl<'a> Block<'a> {
             (Nesting::Bare, Values::Bytes { offsets, data }, Some(template)) => {
                 cells.put(out, |pen, row, size| {
                     let (from, to) = offsets.get(row);
-                    if pen.template(template, to - from) {
+                    if pen.template(simd, template, to - from) {
                         pen.slice(data, from, to);
                     } else {
                         column.put_entry(pen, row, size);
@@ -306,7 +317,7 @@ impl<'a> Block<'a> {
                 let first = cells.rows.start;
                 cells.put(out, |pen, row, size| {
                     let (start, end) = spans[row - first];
-                    column.put_run_head(pen, template.as_ref(), size, end - start);
+                    column.put_run_head(simd, pen, template.as_ref(), size, end - start);
                     pen.slice(bytes, start, end);
                 });
             }

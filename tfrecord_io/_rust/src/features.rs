@@ -7,7 +7,7 @@ use arrow_array::types::{Float32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
-use fearless_simd::{Level, dispatch};
+use fearless_simd::{Level, Simd, dispatch};
 
 use crate::canonical::Kind;
 use crate::packed::Packed;
@@ -345,14 +345,15 @@ impl<'a> Column<'a> {
 
     /// What stands before a run of packed numbers in an entry; an empty list has no run.
     #[inline(always)]
-    pub fn put_run_head(
+    pub fn put_run_head<S: Simd>(
         &self,
+        simd: S,
         pen: &mut Pen<'_>,
         template: Option<&Template>,
         list_len: usize,
         run: usize,
     ) {
-        if run > 0 && template.is_some_and(|template| pen.template(template, run)) {
+        if run > 0 && template.is_some_and(|template| pen.template(simd, template, run)) {
             return;
         }
         self.put_head(pen, list_len);

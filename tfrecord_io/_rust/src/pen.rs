@@ -1,5 +1,7 @@
 //! Writing protobuf's wire format into a place of known size.
 
+use fearless_simd::Simd;
+
 use crate::bytes::SHORT;
 use crate::template::Template;
 use crate::wire::spread;
@@ -75,13 +77,9 @@ impl Pen<'_> {
     /// Write what stands before a value of `length` bytes; false if it is too long for the
     /// template.
     #[inline(always)]
-    pub fn template(&mut self, template: &Template, length: usize) -> bool {
-        let Some((low, high)) = template.header(length) else { return false };
-        let count = template.header_len();
-        self.chunk(&low, count.min(16));
-        if count > 16 {
-            self.chunk(&high, count - 16);
-        }
+    pub fn template<S: Simd>(&mut self, simd: S, template: &Template, length: usize) -> bool {
+        let Some(header) = template.header(simd, length) else { return false };
+        self.chunk(&header, template.header_len());
         true
     }
 

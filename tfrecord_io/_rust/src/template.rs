@@ -52,19 +52,14 @@ impl Template {
         Some(template)
     }
 
-    /// The bytes before a value of `length` bytes, in two halves; `None` if it is too long for the
-    /// template.
+    /// The bytes before a value of `length` bytes; `None` if it is too long for the template.
     #[inline(always)]
-    pub fn header(&self, length: usize) -> Option<([u8; 16], [u8; 16])> {
+    pub fn header<S: Simd>(&self, simd: S, length: usize) -> Option<[u8; TEMPLATE_BYTES]> {
         (length <= usize::from(self.max_length)).then(|| {
-            // No byte reaches 128, so none carries into the next.
-            let lengths = u128::from_le_bytes([length as u8; 16]);
-            let half = |i: usize| {
-                let [bytes, grows] = [&self.bytes, &self.grows]
-                    .map(|part| u128::from_le_bytes(part.as_chunks().0[i]));
-                (bytes + (grows & lengths)).to_le_bytes()
-            };
-            (half(0), half(1))
+            let length = u8x32::splat(simd, length as u8);
+            let [bytes, grows] =
+                [&self.bytes, &self.grows].map(|part| u8x32::simd_from(simd, *part));
+            (bytes + (grows & length)).into()
         })
     }
 
@@ -179,9 +174,10 @@ mod tests {
                 let is_so = length + header_len - 2 < 128;
                 let expected = (is_so && length == guessed, is_so.then_some(length));
                 assert_eq!(found(&guess, &data), expected);
-                if let Some((low, high)) = template.header(length) {
+                let header = dispatch!(Level::new(), simd => template.header(simd, length));
+                if let Some(header) = header {
                     assert!(is_so);
-                    assert_eq!([low, high].as_flattened()[..header_len], data[..header_len]);
+                    assert_eq!(header[..header_len], data[..header_len]);
                 }
                 for place in 0..header_len {
                     for change in [1, 2, 0x80, 0xff] {
