@@ -345,6 +345,17 @@ def test_limits_reach_the_reader(data):
     assert "max_features" in run("head", data, "--limit", "max_features=1", code=1).stderr
 
 
+def test_no_output_at_all_is_an_error(tmp_path):
+    tfr.write_table(pa.table({"x": [1]}), tmp_path / "short")
+    process = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *PROGRAM, "cat", str(tmp_path / "short")],
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert process.stderr == b"error: Bad file descriptor: standard output\n"
+    assert process.returncode == 3
+
+
 def test_a_closed_pipe_is_no_error(tmp_path):
     tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
     process = subprocess.Popen(

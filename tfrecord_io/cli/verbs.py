@@ -16,6 +16,7 @@ Any other exception is a defect of this program and shows its traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -49,7 +50,11 @@ def write(text: str) -> None:
     ------
     OutputClosed
         Nobody reads it any more.
+    OSError
+        It was closed before the program began.
     """
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     try:
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
