@@ -3,8 +3,8 @@
 //! A block of rows at a time, and in it column by column, so that nothing is decided anew for each
 //! value: first all sizes (every length of a record stands before what it measures), then the
 //! bytes, each row's at its own place. Features in the order of the columns, numbers packed, nulls
-//! left out: the bytes that spark-tfrecord writes. A short value is written behind a template of
-//! words in which the lengths depend on one byte.
+//! left out: the bytes that spark-tfrecord writes. A short value is written behind a template in
+//! which the lengths depend on one byte.
 
 use std::ops::Range;
 
