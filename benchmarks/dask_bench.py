@@ -25,7 +25,9 @@ from workloads import DATA, find_workload
 _ROOT = DATA / "dask"
 #: Where files take no disk.
 _MEMORY = "/dev/shm"
-_PARTS = 16
+_PARTS = 32
+#: So many that a cluster's round trips, some hundredths of a second a job, are little beside the work.
+_REPEATS = 8
 _SMALL_FILES = 10_000
 _LIMIT_BYTES = 512 * 2**20
 _CHECKED = "I13"
@@ -86,7 +88,7 @@ def _table() -> Any:
 
     workload = find_workload("ctr", quick=False)
     once = pa.Table.from_batches(list(batches(workload)))
-    return pa.concat_tables([once] * 4).combine_chunks()
+    return pa.concat_tables([once] * _REPEATS).combine_chunks()
 
 
 def _make(table: Any) -> None:
