@@ -1,8 +1,9 @@
 """The Rust kernel: what `tfrecord_io.codec.native` and `tfrecord_io.statistics` call.
 
 Data crosses by Arrow's PyCapsule interface: ``data`` is a ``pyarrow.Array`` of uint8 without nulls,
-shared and not copied. Offsets and lengths are bytes, `record` and `row` count from 0. Every method
-that works on data releases the GIL. Errors are those of `tfrecord_io.codec.base`.
+shared and not copied. A column's name ends there at its first NUL, so names cross beside it.
+Offsets and lengths are bytes, `record` and `row` count from 0. Every method that works on data
+releases the GIL. Errors are those of `tfrecord_io.codec.base`.
 """
 
 from typing import Any, TypedDict, final
@@ -27,6 +28,7 @@ class Decoder:
     def __new__(
         cls,
         schema: pa.Schema,
+        names: list[str],
         record_type: str,
         batch_rows: int,
         batch_bytes: int,
@@ -48,7 +50,10 @@ class Decoder:
     def seek(self, offset: int, record: int) -> None: ...
     def decode(self, data: pa.UInt8Array, start: int) -> int: ...
     def flush(self) -> pa.StructArray:
-        """Return the batch as a struct array, which keeps its rows even without columns."""
+        """Return the batch as a struct array, which keeps its rows even without columns.
+
+        Its names are those that crossed with the schema.
+        """
     def row_place(self, row: int) -> tuple[int, int]: ...
 
 @final
@@ -88,7 +93,7 @@ class Summary:
         """Return counts, extremes, sums, estimates and sorted samples of each column."""
 
 def encode_batch(
-    batch: pa.RecordBatch, record_type: str, position: int
+    batch: pa.RecordBatch, names: list[str], record_type: str, position: int
 ) -> tuple[pa.UInt8Array, pa.UInt64Array]:
     """Return framed records and where each begins; see `tfrecord_io.codec.base.BatchEncoder`."""
 

@@ -374,6 +374,20 @@ class CodecContract:
         assert self.decoded(codec, pa.int64(), payload, SEQUENCE) == 1
         assert self.decoded(codec, pa.list_(pa.list_(pa.int64())), payload, SEQUENCE) == [[2]]
 
+    def test_names_with_nul(self, codec: Any) -> None:
+        payload = wire.example(
+            wire.entry(b"a", wire.int64_list([2])), wire.entry(b"a\0b", wire.int64_list([1]))
+        )
+        schema = pa.schema([("a\0b", pa.int64()), ("a", pa.int64())])
+        decoder = codec.decoder(schema, EXAMPLE)
+        decoder.decode(pa.py_buffer(frame(payload)))
+        assert decoder.flush().to_pydict() == {"a\0b": [1], "a": [2]}
+        with pytest.raises(SchemaMismatchError) as caught:
+            codec.decoder(pa.schema([("a\0b", pa.string())]), EXAMPLE).decode(
+                pa.py_buffer(frame(payload))
+            )
+        assert place(caught.value) == (0, 0, "a\0b")
+
     def test_the_first_column_that_does_not_fit(self, codec: Any) -> None:
         payload = wire.example(
             wire.entry(b"b", wire.int64_list([1])), wire.entry(b"a", wire.int64_list([1]))
@@ -674,6 +688,13 @@ class CodecContract:
         batch = pa.RecordBatch.from_arrays([pa.array([value], t)], names=["x"])
         (payload,) = self.payloads(codec, batch, record_type)
         return payload
+
+    def test_encoding_names_with_nul(self, codec: Any) -> None:
+        batch = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], names=["a\0b", "a"])
+        (payload,) = self.payloads(codec, batch, "Example")
+        assert payload == wire.example(
+            wire.entry(b"a\0b", wire.int64_list([1])), wire.entry(b"a", wire.int64_list([2]))
+        )
 
     @pytest.mark.parametrize("record_type", ["Example", "SequenceExample", "ByteArray"])
     def test_a_place_in_a_file_changes_no_byte(self, codec: Any, record_type: str) -> None:

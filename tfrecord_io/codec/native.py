@@ -95,9 +95,11 @@ class NativeDecoder(_Cursor):
     def __init__(
         self, schema: pa.Schema, options: DecodeOptions, *, offset: int, record: int
     ) -> None:
-        self._schema = schema
+        self._names = schema.names
+        self._has_nul = any("\0" in name for name in self._names)
         self._kernel: _native.Decoder = _native.Decoder(
             schema,
+            self._names,
             options.record_type,
             options.batch_rows,
             options.batch_bytes,
@@ -126,7 +128,8 @@ class NativeDecoder(_Cursor):
 
     def flush(self) -> pa.RecordBatch:
         """See `tfrecord_io.codec.base.BatchDecoder.flush`."""
-        return pa.RecordBatch.from_struct_array(self._kernel.flush())
+        batch = pa.RecordBatch.from_struct_array(self._kernel.flush())
+        return batch.rename_columns(self._names) if self._has_nul else batch
 
     def row_place(self, row: int) -> tuple[int, int]:
         """See `tfrecord_io.codec.base.BatchDecoder.row_place`."""
@@ -182,7 +185,7 @@ class NativeEncoder:
 
     def encode(self, batch: pa.RecordBatch, position: int = 0) -> tuple[pa.Buffer, pa.UInt64Array]:
         """See `tfrecord_io.codec.base.BatchEncoder.encode`."""
-        data, offsets = _native.encode_batch(batch, self._record_type, position)
+        data, offsets = _native.encode_batch(batch, batch.schema.names, self._record_type, position)
         return data.buffers()[1], offsets
 
 

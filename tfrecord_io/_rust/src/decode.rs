@@ -55,9 +55,11 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder into `schema`; `Err` names the field whose type is no wire type.
+    /// A decoder into `schema`, whose columns have these names; `Err` names the field whose type is
+    /// no wire type.
     pub fn new(
         schema: SchemaRef,
+        names: &[String],
         record_type: RecordType,
         bounds: Bounds,
         cursor: Cursor,
@@ -65,9 +67,10 @@ impl Decoder {
         let columns = schema
             .fields()
             .iter()
-            .map(|field| {
-                Column::new(field.name(), field.data_type()).ok_or_else(|| {
-                    format!("column {:?} has no wire type: {}", field.name(), field.data_type())
+            .zip(names)
+            .map(|(field, name)| {
+                Column::new(name, field.data_type()).ok_or_else(|| {
+                    format!("column {name:?} has no wire type: {}", field.data_type())
                 })
             })
             .collect::<std::result::Result<Vec<_>, _>>()?;

@@ -34,21 +34,25 @@ const WRITE_BLOCK: usize = 4096;
 /// Fewer bytes are as well copied: those of many files may have to wait in memory.
 const ALIGNED_BYTES: usize = 16 * WRITE_BLOCK;
 
-/// Encode a batch of wire types that will stand at `position` of a file: if it is large, then in
-/// memory, too, it begins as far from the border of a block.
-pub fn encode(batch: &RecordBatch, record_type: RecordType, position: u64) -> Result<Encoded> {
-    let schema = batch.schema_ref();
-    let columns = schema
-        .fields()
+/// Encode a batch of wire types, whose columns have these names, that will stand at `position` of a
+/// file: if it is large, then in memory, too, it begins as far from the border of a block.
+pub fn encode(
+    batch: &RecordBatch,
+    names: &[String],
+    record_type: RecordType,
+    position: u64,
+) -> Result<Encoded> {
+    let columns = batch
+        .columns()
         .iter()
-        .zip(batch.columns())
-        .map(|(field, array)| {
-            Column::new(field.name(), array).ok_or_else(|| {
+        .zip(names)
+        .map(|(array, name)| {
+            Column::new(name, array).ok_or_else(|| {
                 Fault::of_feature(
                     FaultKind::Encode,
-                    format!("the column has no wire type: {}", field.data_type()),
+                    format!("the column has no wire type: {}", array.data_type()),
                     Place::Row(0),
-                    field.name().as_bytes(),
+                    name.as_bytes(),
                 )
             })
         })

@@ -90,10 +90,11 @@ struct Decoder {
 #[pymethods]
 impl Decoder {
     #[new]
-    #[pyo3(signature = (schema, record_type, batch_rows, batch_bytes, max_record_bytes, max_features, offset, record))]
+    #[pyo3(signature = (schema, names, record_type, batch_rows, batch_bytes, max_record_bytes, max_features, offset, record))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         schema: PyArrowType<Schema>,
+        names: Vec<String>,
         record_type: &str,
         batch_rows: usize,
         batch_bytes: usize,
@@ -104,9 +105,9 @@ impl Decoder {
     ) -> PyResult<Self> {
         let bounds = Bounds { batch_rows, batch_bytes, max_features };
         let cursor = Cursor::new(offset, record, max_record_bytes);
-        let inner =
-            decode::Decoder::new(Arc::new(schema.0), record_type_of(record_type)?, bounds, cursor)
-                .map_err(PyTypeError::new_err)?;
+        let record_type = record_type_of(record_type)?;
+        let inner = decode::Decoder::new(Arc::new(schema.0), &names, record_type, bounds, cursor)
+            .map_err(PyTypeError::new_err)?;
         Ok(Self { inner })
     }
 
@@ -323,12 +324,13 @@ where
 fn encode_batch(
     py: Python<'_>,
     batch: PyArrowType<RecordBatch>,
+    names: Vec<String>,
     record_type: &str,
     position: u64,
 ) -> PyResult<(PyArrowType<ArrayData>, PyArrowType<ArrayData>)> {
     let record_type = record_type_of(record_type)?;
     let encoded = py
-        .detach(|| encode::encode(&batch.0, record_type, position))
+        .detach(|| encode::encode(&batch.0, &names, record_type, position))
         .map_err(|fault| raised(py, &fault))?;
     let data = UInt8Array::new(encoded.data.into(), None).into_data();
     Ok((PyArrowType(data), unsigned(encoded.offsets)))
