@@ -10,6 +10,7 @@ from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import columns_of, expression, filter_batch, parse, possible_rows
 from tfrecord_io.read import plan_scan
+from tfrecord_io.write import write_table
 
 field = pc.field
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.int8())])
@@ -222,6 +223,14 @@ class TestReading:
         table = read_table(dataset, filters=[("year", "=", 1999), ("n", "=", 1)])
         assert table.num_rows == 0
         assert table.column_names == ["n", "name", "year", "place"]
+
+    @pytest.mark.parametrize("position", [0, 1, 2])
+    def test_a_column_by_its_position(self, tmp_path, position):
+        table = pa.table({"a": [0, 1, 2, 3], "b": [3, 2, 1, 0], "p": [0, 1, 0, 1]})
+        write_table(table, tmp_path / "x", partition_by="p")
+        kept = field(position) > 0
+        rows = read_table(tmp_path / "x", columns=["a"], filters=kept)["a"].to_pylist()
+        assert sorted(rows) == table.filter(kept)["a"].to_pylist()
 
     def test_path_column_in_a_filter(self, dataset):
         path = str(dataset / "year=2024" / "place=x" / "part-00000-000.tfrecord")

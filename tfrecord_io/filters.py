@@ -195,8 +195,18 @@ def _problem(filter_expression: pc.Expression, schema: pa.Schema) -> str | None:
 
 
 def fits(filter_expression: pc.Expression, schema: pa.Schema) -> bool:
-    """Return whether an expression needs no columns but these, and their types suit it."""
-    return _problem(filter_expression, schema) is None
+    """Return whether an expression names no columns but these, and their types suit it."""
+    return _is_by_name(filter_expression) and _problem(filter_expression, schema) is None
+
+
+def _is_by_name(filter_expression: pc.Expression) -> bool:
+    """Return whether no column is meant by its position, which is another among fewer columns."""
+    try:
+        # Arrow tells no names, but only an expression by name can be taken to pieces for pickle.
+        filter_expression.__reduce__()
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def filter_batch(batch: pa.RecordBatch, filter_expression: pc.Expression) -> pa.RecordBatch:
