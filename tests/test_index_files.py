@@ -118,6 +118,18 @@ def test_a_data_set_has_an_index_for_each_file(tmp_path: Path) -> None:
     assert sum(counts) == 100
 
 
+def test_an_index_that_would_be_read_as_data(tmp_path: Path) -> None:
+    tfr.write_table(pa.table({"x": range(4)}), tmp_path / "data", rows_per_task=2)
+    for target in ("data", "data/index"):
+        with pytest.raises(tfr.OptionError, match="folder of the data"):
+            tfr.write_index(tmp_path / "data", tmp_path / target)
+    for target in ("data/_index", "data-index"):
+        assert tfr.write_index(tmp_path / "data", tmp_path / target).files == 2
+    assert tfr.read_table(tmp_path / "data")["x"].to_pylist() == [0, 1, 2, 3]
+    # A pattern fits the data alone.
+    assert tfr.write_index(f"{tmp_path}/data/*.tfrecord", tmp_path / "data").files == 2
+
+
 def test_no_records(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     assert tfr.write_index(tmp_path / "a", tmp_path / "b").records == 0

@@ -33,6 +33,7 @@ from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import Codec
 from tfrecord_io.errors import CorruptDataError, DatasetExistsError, OptionError, TFRecordError
 from tfrecord_io.frames import FrameCounter, walk
+from tfrecord_io.layout import is_data_name
 from tfrecord_io.options import Limits
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanFile, ScanOptions
@@ -227,8 +228,9 @@ def write_index(
         Folders, files or patterns, see `read_table`; uncompressed TFRecord files.
     target : str or path-like
         Of one file: the index file. Else a folder, for an index file for each file: in the same
-        folders below it, with ``.idx`` behind its name. Not a folder of the data, whose files are
-        all taken for records. Older indexes are replaced, and nothing else is.
+        folders below it, with ``.idx`` behind its name. Not a folder of `source`, whose files are
+        all taken for records, unless a name below it starts with ``_`` or ``.``. Older indexes
+        are replaced, and nothing else is.
     storage_options, target_storage_options : mapping, optional
         For the fsspec file systems of source and target; the target's are the source's where they
         are not given.
@@ -248,7 +250,7 @@ def write_index(
         A frame's length is damaged, or a file ends inside one.
     OptionError
         A compressed file, which no index can describe, two files with one index, or a target that
-        is one of the sources.
+        is one of the sources or would be read with them.
     DatasetExistsError
         Where an index is to be, there is something else; nothing was written.
     FileNotFoundError, TFRecordError
@@ -292,6 +294,13 @@ def write_index(
                 "behind them",
                 path=into.url(place),
             )
+    for place, file in places.items():
+        if _would_be_read(into.url(place), storages[file.location]):
+            raise OptionError(
+                "the index would stand in the folder of the data, whose files are all taken for "
+                "records; choose a folder beside it, or below it one whose name starts with '_'",
+                path=into.url(place),
+            )
     if base not in places and into.exists(base) and not into.is_folder(base):
         raise DatasetExistsError(
             "the target is a file, and the indexes of several files go into a folder; choose "
@@ -320,6 +329,13 @@ def write_index(
         with ThreadPoolExecutor(thread_count(threads)) as pool:
             counts = list(pool.map(write, places))
     return IndexResult(files=len(counts), records=sum(counts))
+
+
+def _would_be_read(url: str, source: tuple[Storage, str]) -> bool:
+    """Return whether who reads a folder would look at a file."""
+    storage, folder = source
+    above, below, names = url.partition(f"{storage.url(folder).rstrip('/')}/")
+    return bool(below) and not above and all(map(is_data_name, names.split("/")))
 
 
 def _is_free(storage: Storage, place: str) -> bool:
