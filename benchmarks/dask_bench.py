@@ -26,7 +26,8 @@ _ROOT = DATA / "dask"
 #: Where files take no disk.
 _MEMORY = "/dev/shm"
 _PARTS = 32
-#: So many that a cluster's round trips, some hundredths of a second a job, are little beside the work.
+#: So many that a cluster's round trips, some hundredths of a second a job, are little beside the
+#: work.
 _REPEATS = 8
 _SMALL_FILES = 10_000
 _LIMIT_BYTES = 512 * 2**20
