@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -354,6 +355,21 @@ def test_no_output_at_all_is_an_error(tmp_path):
     )
     assert process.stderr == b"error: Bad file descriptor: standard output\n"
     assert process.returncode == 3
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["cat", "--help"]])
+def test_help_that_cannot_be_written(command):
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [*PROGRAM, *command], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert process.stderr == b"error: No space left on device\n"
+    assert process.returncode == 3
+
+
+def test_a_protocol_that_nobody_knows():
+    text = run("cat", "foo://x", code=2).stderr
+    assert text == "error: foo://x cannot be opened: fsspec knows no foo://\n"
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

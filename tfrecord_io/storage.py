@@ -105,7 +105,10 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
             f"{protocol}:// needs a package that is not installed; install {extra}"
         ) from error
     except (ValueError, TypeError) as error:
-        raise OptionError(f"{redact(url)} cannot be opened: {type(error).__name__}") from error
+        # Other texts may tell what is secret.
+        is_unknown = str(error).startswith("Protocol not known")
+        why = f"fsspec knows no {protocol}://" if is_unknown else type(error).__name__
+        raise OptionError(f"{redact(url)} cannot be opened: {why}") from error
     inner = str(path).rstrip("/") or "/"
     # The file system that was found decides: of a chained URL it is the outermost.
     kind = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]

@@ -81,8 +81,7 @@ class Verb(click.Command):
             try:
                 return super().invoke(ctx)
             except OutputClosed:
-                # Else the interpreter complains when it flushes the stream at its end.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                _give_output_up()
                 return ctx.exit(0)
             except KeyboardInterrupt:
                 _show("interrupted", "")
@@ -100,9 +99,23 @@ class Program(click.Group):
 
     command_class = Verb
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run a command; where not even ``--help`` can be written, say so as commands do."""
+        try:
+            return super().main(*args, **settings)
+        except OSError as error:
+            _show("error", _text(error))
+            _give_output_up()
+            sys.exit(STORAGE)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of the commands."""
         return list(self.commands)
+
+
+def _give_output_up() -> None:
+    """Keep the interpreter from flushing the stream at its end, and complaining."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _exit_code(error: BaseException) -> int:
