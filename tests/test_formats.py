@@ -937,6 +937,23 @@ class TestColumnar:
                 convert(tmp_path / "ds", tmp_path / f"x.{fmt}", compression=bad)
 
 
+@pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
+@pytest.mark.parametrize("scale", [-2, 7])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_scales_of_decimals(tmp_path: Path, fmt: str, scale: int, is_list: bool) -> None:
+    """pyarrow's writers end the process at such values, or name no column."""
+    whole = pa.array([Decimal(123)], pa.decimal128(5, 0))
+    values = pa.Array.from_buffers(pa.decimal128(5, scale), 1, whole.buffers())
+    if is_list:
+        values = pa.ListArray.from_arrays([0, 1], values)
+    write_directly(pa.table({"ok": [1], "x": values}), tmp_path / "in.arrow", "arrow")
+    before = tree(tmp_path)
+    with pytest.raises(UnsupportedTypeError, match=f"'x' has the type .*{fmt}") as caught:
+        convert(tmp_path / "in.arrow", tmp_path / f"x.{fmt}")
+    assert caught.value.feature == "x"
+    assert tree(tmp_path) == before
+
+
 @pytest.mark.parametrize("fmt", ["csv", "parquet", "orc", "arrow", "arrows"])
 def test_two_columns_of_one_name(tmp_path: Path, fmt: str) -> None:
     data = pa.table([[1], [2], [3]], names=["a", "b", "a"])

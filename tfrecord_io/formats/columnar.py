@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 
 from tfrecord_io.compression import Compression
+from tfrecord_io.errors import UnsupportedTypeError
 from tfrecord_io.formats.base import (
     InputFile,
     Look,
@@ -22,6 +23,7 @@ from tfrecord_io.formats.base import (
     divided,
     refuse_twins,
 )
+from tfrecord_io.schema import leaf_type
 
 #: Rows that are decoded at a time, or fewer large ones.
 _BATCH_ROWS = 65_536
@@ -88,6 +90,7 @@ class ParquetFormat:
         """Begin a file; each write is a row group."""
         import pyarrow.parquet as pq
 
+        _refuse_scales(schema)
         is_default = level is None or compression not in ("gzip", "zstd")
         writer = pq.ParquetWriter(
             stream,
@@ -151,6 +154,7 @@ class OrcFormat:
         import pyarrow.orc as po
 
         del level
+        _refuse_scales(schema)
         codec = "zlib" if compression == "deflate" else compression or "uncompressed"
         writer = po.ORCWriter(stream, compression=codec)
         # A writer that was given no rows knows no columns.
@@ -234,6 +238,19 @@ class _Grouped:
 
     def close(self) -> None:
         self._writer.close()
+
+
+def _refuse_scales(schema: pa.Schema) -> None:
+    """Raise `UnsupportedTypeError` for decimals that neither Parquet nor ORC has.
+
+    pyarrow's writer of ORC ends the process at a negative scale (pyarrow 26.0.1).
+    """
+    for field in schema:
+        t = leaf_type(field.type)
+        if pa.types.is_decimal(t) and not 0 <= t.scale <= t.precision:
+            raise UnsupportedTypeError(
+                f"the scale of {t} is not from 0 to its precision", feature=field.name
+            )
 
 
 def _orc_type(t: pa.DataType) -> pa.DataType:
