@@ -1051,3 +1051,34 @@ def test_avro_holds_far_times(tmp_path):
     convert(tmp_path / "data", tmp_path / "out.avro")
     convert(tmp_path / "out.avro", tmp_path / "back")
     assert read_table(tmp_path / "back").cast(table.schema).equals(table)
+
+
+def arrow_file(path: Path, values: pa.Array) -> Path:
+    write_directly(pa.table({"ok": pa.nulls(len(values), pa.int64()), "x": values}), path, "arrow")
+    return path
+
+
+@pytest.mark.parametrize("fmt", ["parquet", "avro"])
+@pytest.mark.parametrize("tz", [None, "UTC"])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_seconds_beyond_those_of_a_format(tmp_path, fmt, tz, is_list):
+    """Both hold milliseconds."""
+    last = (2**63 - 1) // 1000
+    for beyond in (last + 1, -last - 1, 2**62):
+        values = pa.array([last, -last, None, beyond, beyond]).cast(pa.timestamp("s", tz))
+        if is_list:
+            values = pa.ListArray.from_arrays([0, 1, 1, 3, 5], values)
+        source, out = arrow_file(tmp_path / "in.arrow", values), tmp_path / f"x.{fmt}"
+        with pytest.raises(
+            EncodeError, match=rf"'x' .* does not fit .*{fmt}.*: .*{beyond}"
+        ) as caught:
+            convert(source, out)
+        assert (caught.value.path, caught.value.feature) == (str(source), "x")
+        assert caught.value.row == 3
+        assert not out.exists()
+        convert(arrow_file(tmp_path / "in.arrow", values[:3]), out)
+        assert convert(out, tmp_path / "back.arrow").rows == 3
+        with pa.ipc.open_file(tmp_path / "back.arrow") as reader:
+            assert reader.read_all()["x"].cast(values.type).combine_chunks() == values[:3]
+        out.unlink()
+        (tmp_path / "back.arrow").unlink()

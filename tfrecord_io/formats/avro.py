@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -49,6 +49,7 @@ class AvroFormat:
     compressions: tuple[Compression, ...] = ("deflate", "bzip2")
     default_compression: Compression | None = "deflate"
     is_text: bool = False
+    timestamp_unit: Literal["s", "ms", "ns"] | None = "ms"
     is_wrapped: bool = False
     is_grouped: bool = False
 

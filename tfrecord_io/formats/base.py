@@ -20,7 +20,7 @@ import io
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -158,6 +158,9 @@ class Format(Protocol):
         What the users of the format expect.
     is_text : bool
         Whether it holds times as texts, which end with the year 9999.
+    timestamp_unit : {"s", "ms", "ns"} or None
+        The coarsest unit that timestamps are read from its files in: their numbers must fit 64
+        bits in it. None where all times stay as they are.
     is_wrapped : bool
         Whether compression is put around the file, and shows in its name, as with text.
     is_grouped : bool
@@ -179,8 +182,12 @@ class Format(Protocol):
 
     @property
     def is_text(self) -> bool: ...  # noqa: D102 - see above
+
     @property
-    def is_wrapped(self) -> bool: ...  # noqa: D102
+    def timestamp_unit(self) -> Literal["s", "ms", "ns"] | None: ...  # noqa: D102 - see above
+
+    @property
+    def is_wrapped(self) -> bool: ...  # noqa: D102 - see above
 
     @property
     def is_grouped(self) -> bool: ...  # noqa: D102 - see above
@@ -378,6 +385,24 @@ def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
             feature=name,
             row=row_of(is_far, array, row_offset),
         )
+
+
+def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format: Format) -> None:
+    """Raise `EncodeError` for the first timestamp that a format would make another one."""
+    t, unit = leaf_type(array.type), file_format.timestamp_unit
+    if unit is None or not pat.is_timestamp(t) or UNITS_OF_A_DAY[t.unit] >= UNITS_OF_A_DAY[unit]:
+        return
+    stored = pa.timestamp(unit, t.tz)
+    try:
+        exact_cast(leaves(array), stored)
+    except pa.ArrowInvalid as error:
+        raise EncodeError(
+            f"column {name!r} is {array.type}, and a value does not fit {stored}, which "
+            f"{file_format.name} files are read as: {error}; correct it, leave the column out with "
+            "columns, or choose another format",
+            feature=name,
+            row=row_of(lambda part: not _casts(leaves(part), stored), array, row_offset),
+        ) from error
 
 
 def refuse_null(name: str, array: pa.Array, row_offset: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
@@ -41,6 +41,7 @@ class ParquetFormat:
     compressions: tuple[Compression, ...] = ("gzip", "zstd", "snappy", "lz4")
     default_compression: Compression | None = "snappy"
     is_text: bool = False
+    timestamp_unit: Literal["s", "ms", "ns"] | None = "ms"
     is_wrapped: bool = False
     is_grouped: bool = True
 
@@ -110,6 +111,7 @@ class OrcFormat:
     compressions: tuple[Compression, ...] = ("deflate", "zstd", "snappy", "lz4")
     default_compression: Compression | None = "zstd"
     is_text: bool = False
+    timestamp_unit: Literal["s", "ms", "ns"] | None = "s"
     is_wrapped: bool = False
     is_grouped: bool = True
 
@@ -172,6 +174,7 @@ class ArrowFormat:
     compressions: tuple[Compression, ...] = ("zstd", "lz4")
     default_compression: Compression | None = None
     is_text: bool = False
+    timestamp_unit: Literal["s", "ms", "ns"] | None = None
     is_wrapped: bool = False
     is_grouped: bool = True
 

@@ -16,7 +16,7 @@ import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,6 +43,7 @@ class CsvFormat:
     compressions: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
     is_text: bool = True
+    timestamp_unit: Literal["s", "ms", "ns"] | None = "s"
     is_wrapped: bool = True
     is_grouped: bool = False
 

@@ -19,7 +19,13 @@ from tfrecord_io.cast import without_views
 from tfrecord_io.compression import Compression, compressor, suffix
 from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
 from tfrecord_io.formats import get_format
-from tfrecord_io.formats.base import Format, TableWriter, refuse_far_times, refuse_null
+from tfrecord_io.formats.base import (
+    Format,
+    TableWriter,
+    refuse_far_times,
+    refuse_null,
+    refuse_unfit_times,
+)
 from tfrecord_io.part_writer import FileWriter, WrittenFile
 from tfrecord_io.plan import WriteJob
 from tfrecord_io.schema import check_writable as check_columns
@@ -81,7 +87,9 @@ class OtherFormat:
                 refuse_null(field.name, column, row_offset)
             if self._format.is_text:
                 refuse_far_times(field.name, column, row_offset)
-            arrays.append(_normal(column, target.type))
+            array = _normal(column, target.type)
+            refuse_unfit_times(field.name, array, row_offset, self._format)
+            arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), frozenset()
 
     def open(self, sink: Sink) -> FileWriter:
