@@ -1082,3 +1082,64 @@ def test_seconds_beyond_those_of_a_format(tmp_path, fmt, tz, is_list):
             assert reader.read_all()["x"].cast(values.type).combine_chunks() == values[:3]
         out.unlink()
         (tmp_path / "back.arrow").unlink()
+
+
+#: Milliseconds that are no date64 of whole days in 32 bits: a time of a day, and a far one.
+NO_DAYS = [86_400_001, -1, 86_400_000 * 2**31]
+
+
+def days(milliseconds: list[int | None], *, is_list: bool) -> pa.Array:
+    values = pa.array(milliseconds, pa.int64()).view(pa.date64())
+    return pa.ListArray.from_arrays(range(len(values) + 1), values) if is_list else values
+
+
+@pytest.mark.parametrize(
+    ("fmt", "is_list"),
+    [(fmt, False) for fmt in ("parquet", "orc", "csv", "jsonl", "avro")]
+    + [(fmt, True) for fmt in ("parquet", "orc", "jsonl", "avro")],
+)
+def test_dates_that_are_no_whole_days_are_refused(tmp_path, fmt, is_list):
+    """pyarrow cuts the time of the day off; a far day overflows."""
+    out = tmp_path / f"x.{fmt}"
+    for milliseconds in NO_DAYS:
+        values = days([0, None, 86_400_000, milliseconds, milliseconds], is_list=is_list)
+        source = arrow_file(tmp_path / "in.arrow", values)
+        with pytest.raises(EncodeError, match="'x'") as caught:
+            convert(source, out)
+        assert (caught.value.path, caught.value.feature) == (str(source), "x")
+        assert caught.value.row == 3
+        assert not out.exists()
+    convert(arrow_file(tmp_path / "in.arrow", values[:3]), out)
+    back = convert(out, tmp_path / "back.arrow", schema=pa.schema([("x", values.type)]))
+    assert back.rows == 3
+    with pa.ipc.open_file(tmp_path / "back.arrow") as reader:
+        assert reader.read_all()["x"].combine_chunks() == values[:3]
+
+
+def test_dates_in_arrow_files_stay(tmp_path):
+    values = days([0, None, *NO_DAYS], is_list=False)
+    convert(arrow_file(tmp_path / "in.arrow", values), tmp_path / "x.arrow")
+    with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+        assert reader.read_all()["x"].combine_chunks() == values
+
+
+def test_avro_holds_far_days(tmp_path):
+    values = days([86_400_000 * (2**31 - 1), 0, -86_400_000 * 2**31], is_list=False)
+    convert(arrow_file(tmp_path / "in.arrow", values), tmp_path / "x.avro")
+    schema = pa.schema([("x", pa.date64())])
+    convert(tmp_path / "x.avro", tmp_path / "back.arrow", schema=schema)
+    with pa.ipc.open_file(tmp_path / "back.arrow") as reader:
+        assert reader.read_all()["x"].combine_chunks() == values
+
+
+@pytest.mark.parametrize("t", [pa.string(), pa.large_string(), pa.string_view()])
+def test_texts_of_dates_that_are_no_whole_days(tmp_path, t):
+    schema = pa.schema([("x", t)])
+    for milliseconds in NO_DAYS:
+        source = arrow_file(tmp_path / "in.arrow", days([0, None, milliseconds], is_list=False))
+        with pytest.raises(SchemaMismatchError, match="'x'") as caught:
+            convert(source, tmp_path / "x.csv", schema=schema)
+        assert (caught.value.path, caught.value.row) == (str(source), 2)
+    source = arrow_file(tmp_path / "in.arrow", days([0, None], is_list=False))
+    convert(source, tmp_path / "x.csv", schema=schema)
+    assert (tmp_path / "x.csv").read_text() == '"x"\n"1970-01-01"\n\n'

@@ -331,8 +331,9 @@ def _values(column: pa.Array) -> list[Any]:
     """Return the values as fastavro takes them."""
     t = leaf_type(column.type)
     # As integers: Python's dates and times end with the year 9999.
-    if pat.is_date32(t):
-        column = column.cast(with_leaf(column.type, pa.int32()))
+    if pat.is_date(t):
+        days = column.cast(with_leaf(column.type, pa.date32()))
+        column = days.cast(with_leaf(column.type, pa.int32()))
     elif pat.is_timestamp(t):
         if t.unit == "s":
             column = column.cast(with_leaf(column.type, pa.timestamp("ms", t.tz)))

@@ -160,7 +160,7 @@ class Format(Protocol):
         Whether it holds times as texts, which end with the year 9999.
     timestamp_unit : {"s", "ms", "ns"} or None
         The coarsest unit that timestamps are read from its files in: their numbers must fit 64
-        bits in it. None where all times stay as they are.
+        bits in it. None where all times stay as they are; elsewhere dates are whole days.
     is_wrapped : bool
         Whether compression is put around the file, and shows in its name, as with text.
     is_grouped : bool
@@ -388,11 +388,16 @@ def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
 
 
 def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format: Format) -> None:
-    """Raise `EncodeError` for the first timestamp that a format would make another one."""
+    """Raise `EncodeError` for the first date or timestamp that a format would make another one."""
     t, unit = leaf_type(array.type), file_format.timestamp_unit
-    if unit is None or not pat.is_timestamp(t) or UNITS_OF_A_DAY[t.unit] >= UNITS_OF_A_DAY[unit]:
+    if unit is None:
         return
-    stored = pa.timestamp(unit, t.tz)
+    if pat.is_date64(t):
+        stored = pa.date32()
+    elif pat.is_timestamp(t) and UNITS_OF_A_DAY[t.unit] < UNITS_OF_A_DAY[unit]:
+        stored = pa.timestamp(unit, t.tz)
+    else:
+        return
     try:
         exact_cast(leaves(array), stored)
     except pa.ArrowInvalid as error:
