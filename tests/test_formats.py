@@ -1143,3 +1143,46 @@ def test_texts_of_dates_that_are_no_whole_days(tmp_path, t):
     source = arrow_file(tmp_path / "in.arrow", days([0, None], is_list=False))
     convert(source, tmp_path / "x.csv", schema=schema)
     assert (tmp_path / "x.csv").read_text() == '"x"\n"1970-01-01"\n\n'
+
+
+#: The first and the last microseconds that fit 64 bits as nanoseconds.
+NEAR = [-(2**63 // 1000), (2**63 - 1) // 1000]
+
+
+def stamps(microseconds: list[int | None], *, tz: str | None, is_list: bool) -> pa.Array:
+    values = pa.array(microseconds, pa.int64()).cast(pa.timestamp("us", tz))
+    return pa.ListArray.from_arrays(range(len(values) + 1), values) if is_list else values
+
+
+@pytest.mark.parametrize("tz", [None, "UTC"])
+@pytest.mark.parametrize("is_list", [False, True])
+def test_orc_holds_times_of_nanoseconds_alone(tmp_path, tz, is_list):
+    """pyarrow writes others, and nobody who reads with pyarrow gets them back."""
+    out = tmp_path / "x.orc"
+    for beyond in (NEAR[0] - 1, NEAR[1] + 1):
+        values = stamps([*NEAR, None, beyond, beyond], tz=tz, is_list=is_list)
+        source = arrow_file(tmp_path / "in.arrow", values)
+        message = r"'x' .* does not fit timestamp\[ns.*orc files.*: .*another format"
+        with pytest.raises(EncodeError, match=message) as caught:
+            convert(source, out)
+        assert (caught.value.path, caught.value.feature) == (str(source), "x")
+        assert caught.value.row == 3
+        assert not out.exists()
+    convert(arrow_file(tmp_path / "in.arrow", values[:3]), out)
+    schema = pa.schema([("x", values.type)])
+    convert(out, tmp_path / "back.arrow", schema=schema)
+    with pa.ipc.open_file(tmp_path / "back.arrow") as reader:
+        assert reader.read_all()["x"].cast(values.type).combine_chunks() == values[:3]
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_orc_files_with_times_that_arrow_cannot_read(tmp_path, is_list):
+    path, near = tmp_path / "x.orc", pa.array([1, 2]).cast(pa.timestamp("us"))
+    far = stamps([0, NEAR[1] + 1], tz=None, is_list=is_list)
+    write_directly(pa.table({"a": [1, 2], "near": near, "x": far, "z": [3, 4]}), path, "orc")
+    with pytest.raises(SchemaMismatchError, match=r"'x' .*1677 to 2262.* with columns") as caught:
+        convert(path, tmp_path / "ds")
+    assert (caught.value.path, caught.value.feature) == (str(path), "x")
+    assert not (tmp_path / "ds").exists()
+    convert(path, tmp_path / "ds", columns=["a", "z"])
+    all_equal(tmp_path / "ds", examples({"a": 1, "z": 3}, {"a": 2, "z": 4}))

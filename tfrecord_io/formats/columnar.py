@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 
 from tfrecord_io.compression import Compression
-from tfrecord_io.errors import UnsupportedTypeError
+from tfrecord_io.errors import SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.formats.base import (
     InputFile,
     Look,
@@ -111,7 +111,7 @@ class OrcFormat:
     compressions: tuple[Compression, ...] = ("deflate", "zstd", "snappy", "lz4")
     default_compression: Compression | None = "zstd"
     is_text: bool = False
-    timestamp_unit: Literal["s", "ms", "ns"] | None = "s"
+    timestamp_unit: Literal["s", "ms", "ns"] | None = "ns"
     is_wrapped: bool = False
     is_grouped: bool = True
 
@@ -143,7 +143,7 @@ class OrcFormat:
             columns = columns or orc.schema.names[:1]
             end = orc.nstripes if piece.end is None else piece.end
             for stripe in range(piece.start, end):
-                yield orc.read_stripe(stripe, columns=columns)
+                yield _read_stripe(orc, stripe, columns, file.url)
 
     def open_writer(
         self,
@@ -254,6 +254,31 @@ def _refuse_scales(schema: pa.Schema) -> None:
             raise UnsupportedTypeError(
                 f"the scale of {t} is not from 0 to its precision", feature=field.name
             )
+
+
+def _read_stripe(orc: Any, stripe: int, columns: list[str], url: str) -> pa.RecordBatch:
+    try:
+        return orc.read_stripe(stripe, columns=columns)
+    except pa.ArrowInvalid as error:
+        if "out of range for nanosecond" not in str(error):
+            raise
+        # pyarrow names none.
+        name = next((one for one in columns if not _is_readable(orc, stripe, one)), None)
+        raise SchemaMismatchError(
+            f"column {name!r} has a time beyond the years 1677 to 2262, and Arrow reads timestamps "
+            f"of ORC files as nanoseconds only: {error}; leave the column out with columns, or "
+            "with a schema",
+            path=url,
+            feature=name,
+        ) from error
+
+
+def _is_readable(orc: Any, stripe: int, name: str) -> bool:
+    try:
+        orc.read_stripe(stripe, columns=[name])
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _orc_type(t: pa.DataType) -> pa.DataType:
