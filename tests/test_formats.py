@@ -936,6 +936,32 @@ class TestColumnar:
             with pytest.raises(OptionError, match=bad):
                 convert(tmp_path / "ds", tmp_path / f"x.{fmt}", compression=bad)
 
+    @pytest.mark.parametrize("fmt", ["tsv", *FORMATS])
+    def test_a_level_changes_the_file_or_is_refused(self, tmp_path: Path, fmt: str) -> None:
+        source = tmp_path / "in.arrow"
+        words = [f"{n * n * 7919 % 10_007}" for n in range(20_000)]
+        write_directly(pa.table({"a": words}), source, "arrow")
+
+        def written(compression: str, level: int) -> list[bytes]:
+            out = tmp_path / f"{compression}-{level}"
+            convert(
+                source,
+                out,
+                to_format=fmt,
+                compression=compression,
+                compression_level=level,
+            )
+            return list(data_files(out).values())
+
+        found = get_format(fmt)
+        for compression in found.compressions:
+            if compression in found.leveled and compression not in ("snappy", "lz4"):
+                assert written(compression, 1) != written(compression, 9)
+                continue
+            with pytest.raises(OptionError, match=rf"compression_level is 1, .*{compression}"):
+                written(compression, 1)
+            assert not (tmp_path / f"{compression}-1").exists()
+
 
 @pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("scale", [-2, 7])

@@ -77,7 +77,9 @@ def file_format(job: WriteJob) -> FileFormat:
     return OtherFormat(job)
 
 
-def check_file_format(name: str, schema: pa.Schema, compression: Compression | None) -> None:
+def check_file_format(
+    name: str, schema: pa.Schema, compression: Compression | None, level: int | None
+) -> None:
     """Raise unless files of another format than TFRecord can hold rows of this schema.
 
     Parameters
@@ -88,11 +90,13 @@ def check_file_format(name: str, schema: pa.Schema, compression: Compression | N
         The columns that go into the files.
     compression : str or None
         What the files are to be compressed with.
+    level : int or None
+        The level that was asked for.
 
     Raises
     ------
     OptionError
-        There is no such format, or it has no such compression.
+        There is no such format, or it has no such compression, or no levels of it.
     UnsupportedTypeError
         A type that the format cannot hold.
     MissingDependencyError
@@ -100,7 +104,7 @@ def check_file_format(name: str, schema: pa.Schema, compression: Compression | N
     """
     from tfrecord_io.formats.writing import check_writable
 
-    check_writable(name, schema, compression)
+    check_writable(name, schema, compression, level)
 
 
 class TFRecordFormat:

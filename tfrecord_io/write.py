@@ -132,7 +132,7 @@ def plan_write(
         check_writable(in_files, record_type)
         get_codec(codec)
     else:
-        check_file_format(file_format, in_files, known_compression)
+        check_file_format(file_format, in_files, known_compression, compression_level)
     normal = normal_schema(schema)
     storage, root = open_storage(path, storage_options)
     _check_target(storage, root, mode)

@@ -137,7 +137,8 @@ def convert(
         (``x.tfrecord.gz``); else TFRecord, text and Arrow files are plain, Parquet is
         snappy, ORC zstd and Avro deflate.
     compression_level : int, optional
-        See `tfrecord_io.compression.compressor`.
+        See `tfrecord_io.compression.compressor`. ORC files take none, and Avro files for deflate
+        alone.
     max_records_per_file : int, optional
         A task begins another file of a folder after so many rows.
     float64 : {"warn", "cast", "error"}

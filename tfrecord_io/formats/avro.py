@@ -47,6 +47,7 @@ class AvroFormat:
     name: str = "avro"
     suffixes: tuple[str, ...] = (".avro",)
     compressions: tuple[Compression, ...] = ("deflate", "bzip2")
+    leveled: tuple[Compression, ...] = ("deflate",)
     default_compression: Compression | None = "deflate"
     is_text: bool = False
     timestamp_unit: Literal["s", "ms", "ns"] | None = "ms"

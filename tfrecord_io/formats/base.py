@@ -154,6 +154,8 @@ class Format(Protocol):
         What names of its files end in, before a suffix of compression.
     compressions : tuple of str
         What it can be compressed with.
+    leveled : tuple of str
+        Which of them it takes a level for.
     default_compression : str or None
         What the users of the format expect.
     is_text : bool
@@ -176,6 +178,9 @@ class Format(Protocol):
 
     @property
     def compressions(self) -> tuple[Compression, ...]: ...  # noqa: D102 - see above
+
+    @property
+    def leveled(self) -> tuple[Compression, ...]: ...  # noqa: D102 - see above
 
     @property
     def default_compression(self) -> Compression | None: ...  # noqa: D102 - see above

@@ -39,6 +39,7 @@ class ParquetFormat:
     name: str = "parquet"
     suffixes: tuple[str, ...] = (".parquet", ".parq", ".pq")
     compressions: tuple[Compression, ...] = ("gzip", "zstd", "snappy", "lz4")
+    leveled: tuple[Compression, ...] = ("gzip", "zstd")
     default_compression: Compression | None = "snappy"
     is_text: bool = False
     timestamp_unit: Literal["s", "ms", "ns"] | None = "ms"
@@ -92,7 +93,7 @@ class ParquetFormat:
         import pyarrow.parquet as pq
 
         _refuse_scales(schema)
-        is_default = level is None or compression not in ("gzip", "zstd")
+        is_default = level is None or compression not in self.leveled
         writer = pq.ParquetWriter(
             stream,
             schema,
@@ -109,6 +110,7 @@ class OrcFormat:
     name: str = "orc"
     suffixes: tuple[str, ...] = (".orc",)
     compressions: tuple[Compression, ...] = ("deflate", "zstd", "snappy", "lz4")
+    leveled: tuple[Compression, ...] = ()
     default_compression: Compression | None = "zstd"
     is_text: bool = False
     timestamp_unit: Literal["s", "ms", "ns"] | None = "ns"
@@ -172,6 +174,7 @@ class ArrowFormat:
     name: str = "arrow"
     suffixes: tuple[str, ...] = (".arrow", ".feather", ".ipc", ".arrows")
     compressions: tuple[Compression, ...] = ("zstd", "lz4")
+    leveled: tuple[Compression, ...] = ("zstd",)
     default_compression: Compression | None = None
     is_text: bool = False
     timestamp_unit: Literal["s", "ms", "ns"] | None = None

@@ -50,6 +50,7 @@ class JsonLinesFormat:
     name: str = "jsonl"
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".json")
     compressions: tuple[Compression, ...] = get_args(Compression)
+    leveled: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
     is_text: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = "s"

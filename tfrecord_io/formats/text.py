@@ -41,6 +41,7 @@ class CsvFormat:
     delimiter: str = ","
     suffixes: tuple[str, ...] = (".csv",)
     compressions: tuple[Compression, ...] = get_args(Compression)
+    leveled: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
     is_text: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = "s"

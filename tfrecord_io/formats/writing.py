@@ -37,13 +37,20 @@ _GROUP_ROWS = 131_072
 _GROUP_BYTES = 32 * 1024 * 1024
 
 
-def check_writable(name: str, schema: pa.Schema, compression: Compression | None) -> None:
+def check_writable(
+    name: str, schema: pa.Schema, compression: Compression | None, level: int | None
+) -> None:
     """See `tfrecord_io.part_writer.check_file_format`."""
     found = get_format(name)
     if compression is not None and compression not in found.compressions:
         known = ", ".join(map(repr, found.compressions)) or "none"
         raise OptionError(
             f"compression is {compression!r}, which {name} files do not have; they have {known}"
+        )
+    if level is not None and compression not in found.leveled:
+        raise OptionError(
+            f"compression_level is {level!r}, and {name} files with compression {compression!r} "
+            "have no levels; leave it out"
         )
     # What TFRecord cannot hold, manifests cannot name.
     check_columns(schema, "SequenceExample")
