@@ -1212,3 +1212,52 @@ def test_orc_files_with_times_that_arrow_cannot_read(tmp_path, is_list):
     assert not (tmp_path / "ds").exists()
     convert(path, tmp_path / "ds", columns=["a", "z"])
     all_equal(tmp_path / "ds", examples({"a": 1, "z": 3}, {"a": 2, "z": 4}))
+
+
+EXTENSIONS = [pa.json_(), pa.uuid(), pa.bool8(), pa.fixed_shape_tensor(pa.int64(), [1])]
+KEYED = [
+    pa.dictionary(pa.int8(), pa.string()),
+    pa.dictionary(pa.int32(), pa.bool_()),
+]
+
+
+@pytest.mark.parametrize(
+    ("fmt", "t"),
+    [*(("csv", t) for t in [*EXTENSIONS, *KEYED]), *(("jsonl", t) for t in EXTENSIONS)],
+)
+def test_types_that_no_text_is_read_as(tmp_path, fmt, t):
+    """The file is sound; the schema asks for what pyarrow does not parse."""
+    path = tmp_path / f"x.{fmt}"
+    path.write_text("y,x\n1,2\n" if fmt == "csv" else '{"y": 1, "x": 2}\n')
+    schema = pa.schema([("y", pa.int64()), ("x", t)])
+    with pytest.raises(UnsupportedTypeError, match=r"'x' is asked for as .*another type") as caught:
+        convert(path, tmp_path / "ds", schema=schema)
+    assert (caught.value.path, caught.value.feature) == (str(path), "x")
+    assert not (tmp_path / "ds").exists()
+
+
+DECIMALS = [pa.decimal32(5, 2), pa.decimal64(5, 2), pa.decimal128(5, 2), pa.decimal256(5, 2)]
+
+
+@pytest.mark.parametrize("t", DECIMALS)
+def test_decimals_in_csv(tmp_path, t):
+    path, schema = tmp_path / "x.csv", pa.schema([("x", t)])
+    path.write_text("x,y\n 1.5 ,\n,\n-999.99,\n1e2,\n")
+    convert(path, tmp_path / "x.arrow", schema=schema)
+    with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+        values = reader.read_all()["x"].to_pylist()
+    assert values == [Decimal("1.50"), None, Decimal("-999.99"), Decimal("100.00")]
+    for bad in ("1000", "1.505", "x", '""'):
+        path.write_text(f"x,y\n1,\n{bad},\n")
+        with pytest.raises(SchemaMismatchError, match="'x'") as caught:
+            convert(path, tmp_path / "ds", schema=schema)
+        assert (caught.value.path, caught.value.row) == (str(path), 1)
+
+
+@pytest.mark.parametrize("t", DECIMALS)
+def test_texts_in_json_that_are_no_decimals(tmp_path, t):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": 1}\n{"x": "a"}\n')
+    with pytest.raises(SchemaMismatchError, match="'a' is not a valid decimal") as caught:
+        convert(path, tmp_path / "ds", schema=pa.schema([("x", t)]))
+    assert caught.value.path == str(path)

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.compression import Compression
-from tfrecord_io.errors import CorruptDataError, SchemaMismatchError
+from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
 from tfrecord_io.schema import is_any_list, leaf_type
 
@@ -40,7 +40,7 @@ _BLOCK_BYTES = 16 * 1024 * 1024
 #: pyarrow counts rows from the start of a block.
 _ROW = re.compile(r" in row ([0-9]+)")
 
-_MISFIT = ("changed from", "Failed to convert", "unexpected field")
+_MISFIT = ("changed from", "Failed to convert", "unexpected field", "is not a valid decimal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +72,7 @@ class JsonLinesFormat:
         """Read the file."""
         del piece
         parsed = [pa.field(field.name, _parsed_type(field.type)) for field in schema]
+        _refuse_unparsed(parsed, file.url)
         if found is not None:
             parsed += [field for field in found if field.name not in schema.names]
         count = _Count()
@@ -232,6 +233,27 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
     if pat.is_date(t) or pat.is_time(t) or pat.is_string_view(t) or _is_bytes(t):
         return pa.string()
     return t
+
+
+def _refuse_unparsed(fields: list[pa.Field], url: str) -> None:
+    """Raise `UnsupportedTypeError` for a column of a type that pyarrow does not parse."""
+    for field in fields:
+        if not _is_parsed(field.type):
+            raise UnsupportedTypeError(
+                f"column {field.name!r} is asked for as {field.type}, which is not read from JSON; "
+                "give it another type in the schema, such as string",
+                path=url,
+                feature=field.name,
+            )
+
+
+def _is_parsed(t: pa.DataType) -> bool:
+    """Return whether pyarrow parses values of a type; only trying tells."""
+    try:
+        _open(io.BytesIO(b"{}"), pa.schema([("x", t)]), "ignore")
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int) -> pa.RecordBatch:

@@ -1,8 +1,9 @@
 """CSV and TSV through pyarrow.
 
 Types are those that pyarrow infers from a file's first `_BLOCK_BYTES`, or those that are given. A
-later value that does not fit is an error, never another type. Floats are given as their digits, for
-`tfrecord_io.formats.exact` to find the nearest: pyarrow's parser makes what is too large infinite.
+later value that does not fit is an error, never another type. Floats and decimals are given as
+their digits, for `tfrecord_io.formats.exact` to cast: pyarrow's parser makes a float that is too
+large infinite, and lets decimals have more digits than their type.
 
 An empty field without quotes is null and nothing else is (``NA`` is text), an empty field in quotes
 is an empty string. In a file of one column an empty line is a row with a null, for the same reason.
@@ -13,6 +14,7 @@ all else as pyarrow writes it.
 from __future__ import annotations
 
 import contextlib
+import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,12 +63,12 @@ class CsvFormat:
     ) -> Iterator[pa.RecordBatch]:
         """Read the file."""
         del piece, found
-        types = {field.name: _parsed_type(field) for field in schema}
-        floats = [index for index, field in enumerate(schema) if pat.is_floating(field.type)]
+        types = {field.name: _parsed_type(field, file.url) for field in schema}
+        numbers = [index for index, field in enumerate(schema) if _is_digits(field.type)]
         with self._reader(file, types) as reader:
             for batch in reader or ():
                 columns = batch.columns
-                for index in floats:
+                for index in numbers:
                     # As pyarrow does before it parses a number.
                     columns[index] = pc.ascii_trim(columns[index], " \t")
                 yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
@@ -183,19 +185,42 @@ def _joined(*parts: pa.Array | str, by: str = "") -> pa.Array:
     )
 
 
-def _parsed_type(field: pa.Field) -> pa.DataType:
+def _is_digits(t: pa.DataType) -> bool:
+    return bool(pat.is_floating(t) or pat.is_decimal(t))
+
+
+def _parsed_type(field: pa.Field, url: str) -> pa.DataType:
     """Return the type to parse a column as, from which casting leads to the one asked for."""
     t = field.type
     if is_any_list(t):
         raise UnsupportedTypeError(
             f"column {field.name!r} is asked for as {t}, and CSV holds no lists; read it as a "
             "string",
+            path=url,
             feature=field.name,
         )
-    is_view = pat.is_string_view(t) or pat.is_binary_view(t)
-    if pat.is_floating(t) or pat.is_decimal256(t) or is_view:
+    if _is_digits(t) or pat.is_string_view(t) or pat.is_binary_view(t):
         return pa.string()
+    if not _is_parsed(t):
+        raise UnsupportedTypeError(
+            f"column {field.name!r} is asked for as {t}, which is not read from text; give it "
+            "another type in the schema, such as string",
+            path=url,
+            feature=field.name,
+        )
     return t
+
+
+def _is_parsed(t: pa.DataType) -> bool:
+    """Return whether pyarrow parses texts of a type; only trying tells."""
+    import pyarrow.csv as pcsv
+
+    options = pcsv.ConvertOptions(column_types={"x": t})
+    try:
+        pcsv.read_csv(io.BytesIO(b"x\n"), convert_options=options)
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
