@@ -896,6 +896,13 @@ class TestColumnar:
         assert (caught.value.feature, caught.value.row) == ("a", 2)
         assert caught.value.path == str(tmp_path / "x.parquet")
 
+    def test_the_row_of_a_list_that_does_not_fit_a_schema(self, tmp_path: Path) -> None:
+        values = pa.array([[1], [2], None, [3, 300], [4]])
+        schema = pa.schema([("x", pa.list_(pa.int8()))])
+        with pytest.raises(SchemaMismatchError, match="int8") as caught:
+            convert(arrow_file(tmp_path / "x.arrow", values), tmp_path / "ds", schema=schema)
+        assert (caught.value.feature, caught.value.row) == ("x", 3)
+
     def test_files_that_disagree(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
         pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")

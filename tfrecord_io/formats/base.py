@@ -344,7 +344,8 @@ def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None
 
 def _casts(array: pa.Array, t: pa.DataType) -> bool:
     try:
-        exact_cast(array, t)
+        # Of a slice of lists pyarrow casts the items outside of it, too.
+        exact_cast(array.take(pa.array(range(len(array)), pa.int64())), t)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
     return True
