@@ -1268,3 +1268,28 @@ def test_texts_in_json_that_are_no_decimals(tmp_path, t):
     with pytest.raises(SchemaMismatchError, match="'a' is not a valid decimal") as caught:
         convert(path, tmp_path / "ds", schema=pa.schema([("x", t)]))
     assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize("t", DECIMALS)
+@pytest.mark.parametrize("is_list", [False, True])
+def test_decimals_in_json(tmp_path, t, is_list):
+    path, schema = tmp_path / "x.jsonl", pa.schema([("x", pa.list_(t) if is_list else t)])
+    texts = ["1.5", "null", "-999.99", "1e2"]
+
+    def write(texts):
+        lines = [f'{{"x": {f"[{text}]" if is_list else text}}}\n' for text in texts]
+        path.write_text("".join(lines))
+
+    write(texts)
+    convert(path, tmp_path / "x.arrow", schema=schema)
+    with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+        values = reader.read_all()["x"].to_pylist()
+    expected = [Decimal("1.50"), None, Decimal("-999.99"), Decimal("100.00")]
+    assert values == ([[value] for value in expected] if is_list else expected)
+    for bad in ("1000", "1.505"):
+        write(["1", bad])
+        with pytest.raises(SchemaMismatchError) as caught:
+            convert(path, tmp_path / "ds", schema=schema)
+        assert caught.value.path == str(path)
+        # pyarrow tells no row where it refuses by itself.
+        assert bad != "1000" or (caught.value.feature, caught.value.row) == ("x", 1)

@@ -228,6 +228,9 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
         return pa.list_(_parsed_type(t.value_type))
     if pat.is_floating(t):
         return pa.float64()
+    if pat.is_decimal(t):
+        # The parser does not count the digits of whole numbers, and the cast does.
+        return pa.decimal256(76, t.scale)
     if pat.is_duration(t):
         return pa.int64()
     if pat.is_date(t) or pat.is_time(t) or pat.is_string_view(t) or _is_bytes(t):
