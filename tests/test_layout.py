@@ -194,6 +194,7 @@ def test_double_text_reads_back_to_the_same_bits(value: float) -> None:
         ("p", pa.array(["x._COPYING_"])),
         ("p", pa.array(["__HIVE_DEFAULT_PARTITION__"])),
         ("p", pa.array([2932897], pa.date32())),
+        ("p", pa.array([86_400_001], pa.int64()).view(pa.date64())),
         ("p", pa.array([-(2**40)], pa.timestamp("s"))),
         ("p", pa.array([[1]])),
         ("p", pa.array([1], pa.time64("us"))),

@@ -44,7 +44,8 @@ def value_texts(name: str, values: pa.Array) -> list[str | None]:
     Raises
     ------
     LayoutError
-        The type has no such text, or a value is not valid UTF-8 or outside the years 1 to 9999.
+        The type has no such text, or a value is not valid UTF-8, no whole day, or outside the years
+        1 to 9999.
     """
     t = values.type
     if pat.is_dictionary(t):
@@ -58,9 +59,7 @@ def value_texts(name: str, values: pa.Array) -> list[str | None]:
     if pat.is_decimal(t):
         return [None if v is None else f"{v:f}" for v in values.to_pylist()]
     if pat.is_date(t):
-        return [
-            _checked_day(name, v) for v in values.cast(pa.date32()).cast(pa.string()).to_pylist()
-        ]
+        return [_checked_day(name, v) for v in _days(name, values).cast(pa.string()).to_pylist()]
     if pat.is_timestamp(t):
         # The stored integers count in UTC whatever the zone.
         naive = values.cast(pa.int64()).cast(pa.timestamp(t.unit)).cast(pa.string()).to_pylist()
@@ -94,6 +93,17 @@ def _utf8_texts(name: str, values: pa.Array) -> list[str | None]:
     except UnicodeDecodeError as error:
         raise LayoutError(
             f"partition column {name!r} has bytes that are not valid UTF-8: {error.object!r}",
+            feature=name,
+        ) from error
+
+
+def _days(name: str, values: pa.Array) -> pa.Array:
+    try:
+        return values.cast(pa.date32())
+    except pa.ArrowInvalid as error:
+        raise LayoutError(
+            f"partition column {name!r} has a {values.type} that is no whole day: {error}; correct "
+            "it, or cast the column to a timestamp",
             feature=name,
         ) from error
 
