@@ -239,6 +239,16 @@ class TestLaziness:
         with pytest.raises(tfr.ChecksumError, match="part-00000"):
             frame.compute()
 
+    @pytest.mark.parametrize("blocksize", [None, 100, "1 MiB"])
+    def test_files_that_are_listed_twice_count_twice(self, tmp_path, blocksize):
+        tfr.write_table(TABLE, tmp_path, rows_per_task=25)
+        file = tmp_path / "part-00001-000.tfrecord"
+        frame = tfr.read_tfrecord([file, tmp_path], columns=["s"], blocksize=blocksize)
+        rows = len(frame.compute())
+        assert rows == ROWS + 25
+        assert len(frame) == frame.shape[0].compute() == frame["s"].size.compute() == rows
+        assert len(tfr.read_tfrecord([tmp_path, tmp_path], blocksize=blocksize)) == 2 * ROWS
+
     def test_a_schema_is_enough_for_the_graph(self, tmp_path):
         (tmp_path / "a.tfrecord").write_bytes(b"\xee" * 5000)
         frame = tfr.read_tfrecord(tmp_path, schema=pa.schema([("x", pa.int64())]), blocksize=1000)

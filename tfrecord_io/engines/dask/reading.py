@@ -122,13 +122,9 @@ class Reader:
 
     def rows_of_all(self, partitions: Partitions) -> int | None:
         """Return how many rows all partitions have, if that is known without reading."""
-        files = {
-            (task.file.location, task.file.path): task.file.rows
-            for tasks in partitions
-            for task in tasks
-            if task.start == 0
-        }
-        counts = [rows for rows in files.values() if rows is not None]
+        # A file that is listed twice is read twice: its first task stands there twice.
+        files = [task.file.rows for tasks in partitions for task in tasks if task.start == 0]
+        counts = [rows for rows in files if rows is not None]
         return sum(counts) if self._keeps_all and len(counts) == len(files) else None
 
     @property
