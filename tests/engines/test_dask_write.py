@@ -121,6 +121,16 @@ class TestTrees:
         tfr.to_tfrecord(frame[frame["i"] < 0], tmp_path / "none")
         assert tfr.read_table(tmp_path / "none").equals(TABLE.slice(0, 0))
 
+    def test_rows_without_columns(self, tmp_path):
+        tfr.write_table(TABLE, tmp_path / "data", rows_per_task=PER_TASK)
+        rows = tfr.read_table(tmp_path / "data", columns=[])
+        tfr.write_table(rows, tmp_path / "expected", rows_per_task=PER_TASK)
+        read = tfr.read_tfrecord(tmp_path / "data", columns=[], blocksize=None)
+        for name, frame in {"read": read, "left": frame_of(TABLE).set_index("i")[[]]}.items():
+            result = tfr.to_tfrecord(frame, tmp_path / name, write_index=False)
+            assert (result.files, result.rows) == (ROWS // PER_TASK, ROWS)
+            assert tree(tmp_path / name) == tree(tmp_path / "expected")
+
     def test_file_system_object(self, tmp_path):
         memory = fsspec.filesystem("memory")
         tfr.to_tfrecord(frame_of(TABLE), "/dask-write", filesystem=memory)

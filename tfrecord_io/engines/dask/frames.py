@@ -159,6 +159,9 @@ def to_table(
             f"a partition has the columns {list(frame.columns)}, the frame's meta says "
             f"{schema.names}; whatever made the partition was given a wrong meta"
         )
+    if not schema.names:
+        # Made of no columns, a table would have no rows.
+        return pa.Table.from_struct_array(pa.array([{}] * len(frame), pa.struct([])))
     columns = [
         _converted(
             frame[name], wanted, is_given=name in given, may_be_wider=name not in partition_by
