@@ -197,6 +197,19 @@ class TestRows:
             )
         pd.testing.assert_frame_equal(frame.reset_index(drop=True), expected)
 
+    @pytest.mark.parametrize("backend", ["numpy_nullable", None])
+    def test_categories_are_not_known(self, tmp_path, backend):
+        tfr.write_table(pa.table({"s": ["a", "b", "c", "a"]}), tmp_path / "s", rows_per_task=2)
+        schema = pa.schema([("s", pa.dictionary(pa.int32(), pa.string()))])
+        frame = tfr.read_tfrecord(
+            tmp_path / "s", schema=schema, dtype_backend=backend, blocksize=None
+        )
+        assert not frame["s"].cat.known
+        with pytest.raises(NotImplementedError, match="categorize"):
+            dd.get_dummies(frame)
+        assert list(frame.categorize()["s"].cat.categories) == ["a", "b", "c"]
+        assert frame["s"].compute().tolist() == ["a", "b", "c", "a"]
+
     def test_strings_as_dask_has_them(self, dataset):
         frame = tfr.read_tfrecord(dataset, dtype_backend=None)
         assert str(frame["s"].dtype) == str(frame["s"].compute().dtype) == "string"

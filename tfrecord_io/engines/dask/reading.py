@@ -260,7 +260,7 @@ def read_tfrecord(
     (3, 6)
     """
     check_dataframe()
-    from dask.dataframe.utils import pyarrow_strings_enabled
+    from dask.dataframe.utils import clear_known_categories, pyarrow_strings_enabled
 
     from tfrecord_io.engines.dask.expression import make_collection
     from tfrecord_io.engines.dask.frames import without_views
@@ -304,7 +304,9 @@ def read_tfrecord(
     )
     # Dask wants one partition at least.
     partitions = Partitions(packed(plan.tasks, block) or [()])
-    frame = make_collection(reader, partitions, reader.frame(plan.schema.empty_table()))
+    # Each partition has the categories of its own rows: Dask knows none of them.
+    meta = clear_known_categories(reader.frame(plan.schema.empty_table()))
+    frame = make_collection(reader, partitions, meta)
     return frame[columns] if isinstance(columns, str) else frame
 
 
