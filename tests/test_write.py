@@ -384,13 +384,22 @@ def test_batches_of_other_columns(tmp_path: Path) -> None:
     assert data_files(tmp_path / "ds") == expected_files([*ROWS, *ROWS])
 
 
-def test_null_columns_of_one_batch(tmp_path: Path) -> None:
-    nulls = pa.table({"a": pa.nulls(2), "p": pa.nulls(2)})
+@pytest.mark.parametrize("dress", [lambda nulls: nulls, lambda nulls: nulls.dictionary_encode()])
+def test_null_columns_of_one_batch(tmp_path: Path, dress: Callable[[pa.Array], pa.Array]) -> None:
+    nulls = pa.table({"a": pa.nulls(2), "p": dress(pa.nulls(2))})
     some = pa.table({"a": [1, 2], "p": ["x", None]})
     write_table([some, nulls], tmp_path, partition_by="p", mode="append")
     null = "__HIVE_DEFAULT_PARTITION__"
     rows = [{"a": 1, "p": "x"}, {"a": 2, "p": null}, {"a": None, "p": null}, {"a": None, "p": null}]
     assert data_files(tmp_path) == expected_files(rows, ["p"])
+
+
+def test_dictionaries_of_nulls_are_nulls(tmp_path: Path) -> None:
+    nulls = pa.table({"a": [1, 2], "p": pa.nulls(2)})
+    dressed = nulls.set_column(1, "p", nulls["p"].dictionary_encode())
+    for name, table in {"plain": nulls, "dressed": dressed}.items():
+        write_table(table, tmp_path / name, partition_by="p")
+    assert tree(tmp_path / "dressed") == tree(tmp_path / "plain")
 
 
 def test_streams_are_written_in_bounded_memory(

@@ -143,8 +143,8 @@ class _Attempt:
                 f"a batch has the columns {batch.schema.names}, the job {expected.names}"
             )
         for name in self._job.partition_by:
-            t = batch.schema.field(name).type
-            if not pat.is_null(t) and normal_type(t) != expected.field(name).type:
+            t = normal_type(batch.schema.field(name).type)
+            if not pat.is_null(t) and t != expected.field(name).type:
                 raise SchemaMismatchError(
                     f"partition column {name!r} of a batch is of type {t}, in the job of type "
                     f"{expected.field(name).type}",
@@ -303,7 +303,7 @@ def _normal_column(batch: pa.RecordBatch, name: str, t: pa.DataType) -> pa.Dicti
     values = batch.column(name)
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
-    if pat.is_null(values.type):
+    if pat.is_null(normal_type(values.type)):
         zeros = pa.array([0] * len(values), pa.int32())
         return pa.DictionaryArray.from_arrays(zeros, pa.nulls(1, t))
     return values.cast(t).dictionary_encode(null_encoding="encode")

@@ -183,6 +183,8 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
         check_partition_name(name)
         # Of no values: only the type is looked at.
         t = schema.field(name).type
+        # Arrow makes no arrays of dictionaries of nulls.
+        t = t.value_type if pat.is_dictionary(t) else t
         format_segments(name, pa.array([], t if not _is_nested(t) else pa.list_(pa.null())))
     if names and len(names) == len(schema):
         raise LayoutError(
