@@ -154,6 +154,17 @@ class TestTrees:
         tfr.write_table(plain, tmp_path / "d", partition_by="c")
         assert tree(tmp_path / "c") == tree(tmp_path / "d")
 
+    @pytest.mark.parametrize("by", [(), "c"])
+    def test_categories_of_parquet_files(self, tmp_path, by):
+        plain = pa.table({"c": ["a", "b", None], "i": [1, 2, 3]})
+        dressed = plain.set_column(0, "c", plain["c"].dictionary_encode())
+        (tmp_path / "parquet").mkdir()
+        pq.write_table(dressed, tmp_path / "parquet" / "a.parquet")
+        frame = dd.read_parquet(tmp_path / "parquet")
+        tfr.to_tfrecord(frame, tmp_path / "a", partition_on=by)
+        tfr.write_table(plain, tmp_path / "b", partition_by=by)
+        assert tree(tmp_path / "a") == tree(tmp_path / "b")
+
     def test_repartition_on_puts_a_value_in_one_file(self, tmp_path):
         frame = frame_of(TABLE)
         out = [tmp_path / name for name in ("a", "b")]

@@ -102,7 +102,10 @@ def known_type(column: pd.Series) -> pa.DataType | None:
 def _is_unknown(dtype: pd.CategoricalDtype) -> bool:
     from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
-    return dtype.categories is None or UNKNOWN_CATEGORIES in dtype.categories
+    categories = dtype.categories
+    # Dask's Parquet reader gives none where it has not looked at the values.
+    is_empty = categories is None or (categories.empty and categories.dtype == object)
+    return is_empty or UNKNOWN_CATEGORIES in categories
 
 
 def seen_types(frame: pd.DataFrame) -> dict[str, pa.DataType]:
