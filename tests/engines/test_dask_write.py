@@ -405,6 +405,11 @@ class TestValues:
         asked = tfr.read_table(tmp_path / "asked")
         assert asked.column_names == ["__null_dask_index__", "i", "s"]
         assert asked["__null_dask_index__"].to_pylist() == [*range(PER_TASK)] * (ROWS // PER_TASK)
+        pandas = TABLE.to_pandas().rename(columns={"i": "index", "n": "level_0"})
+        taken = dd.from_pandas(pandas[["index", "level_0"]], npartitions=2)
+        tfr.to_tfrecord(taken, tmp_path / "taken", write_index=True)
+        names = ["__null_dask_index__", "index", "level_0"]
+        assert tfr.read_table(tmp_path / "taken").column_names == names
         named = frame.set_index("i", sorted=True)
         tfr.to_tfrecord(named, tmp_path / "named")
         assert tfr.read_table(tmp_path / "named").equals(TABLE.select(["i", "s"]))

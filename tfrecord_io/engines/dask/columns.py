@@ -50,8 +50,7 @@ def with_index(frame: Any, write_index: bool | None) -> Any:
         )
     if names != [None]:
         return frame.reset_index()
-    made = next(name for name in ("index", "level_0") if name not in frame.columns)
-    return frame.reset_index().rename(columns={made: _NO_NAME})
+    return frame.rename_axis(index=_NO_NAME).reset_index()
 
 
 def declared_types(frame: Any, given: Any) -> dict[str, pa.DataType | None]:
