@@ -232,6 +232,23 @@ class TestValues:
             tfr.to_tfrecord(frame, tmp_path / "out")
         assert tree(tmp_path) == {}
 
+    @pytest.mark.parametrize("dtype", ["int64", object])
+    @pytest.mark.parametrize(
+        ("part", "told"),
+        [
+            (pd.DataFrame([[1, 2]], columns=[0, "a"]), r"columns \[0, 'a'\], .* \['b', 'a'\]"),
+            (pd.Series([1, 2]), "is a Series, and not a pandas DataFrame"),
+            (None, "is a NoneType, and not"),
+        ],
+    )
+    def test_partitions_of_a_wrong_meta_are_refused(self, tmp_path, part, told, dtype):
+        meta = pd.DataFrame(columns=["b", "a"], dtype=dtype)
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_map(lambda _: part, range(1), meta=meta)
+        with pytest.raises(tfr.SchemaMismatchError, match=f"{told}.*wrong meta"):
+            tfr.to_tfrecord(frame, tmp_path / "out", compute_kwargs={"scheduler": "sync"})
+        assert tree(tmp_path) == {}
+
     @pytest.mark.parametrize(
         ("first", "later"),
         [
@@ -656,6 +673,9 @@ class TestRawRecords:
                 record_type="ByteArray",
                 compute_kwargs={"scheduler": "threads"},
             )
+        nothing = [dask.delayed(None)]
+        with pytest.raises(tfr.SchemaMismatchError, match="NoneType; it must be an iterable"):
+            tfr.to_tfrecord(nothing, tmp_path / "out", record_type="ByteArray")
         assert tree(tmp_path) == {}
 
 

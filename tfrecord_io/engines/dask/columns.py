@@ -95,6 +95,8 @@ def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType
 
     Raises
     ------
+    SchemaMismatchError
+        A partition is no frame of these columns.
     InferenceError, UnsupportedTypeError
         The values of a column have no one type, or one that TFRecord cannot hold; names the column.
     """
@@ -105,7 +107,7 @@ def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType
     seeing = dask.delayed(seen_types, name="look-tfrecord", pure=False)
     start, count = 0, 1
     while start < len(parts) and any(pat.is_null(leaf_type(t)) for t in found.values()):
-        tasks = [seeing(part) for part in parts[start : start + count]]
+        tasks = [seeing(part, list(found)) for part in parts[start : start + count]]
         try:
             looks = dask.compute(*tasks, **compute_kwargs)
         except InferenceError as error:

@@ -108,15 +108,32 @@ def _is_unknown(dtype: pd.CategoricalDtype) -> bool:
     return is_empty or UNKNOWN_CATEGORIES in categories
 
 
-def seen_types(frame: pd.DataFrame) -> dict[str, pa.DataType]:
-    """Return the types of a frame's values, in normal form.
+def check_columns(frame: Any, names: Collection[str]) -> None:
+    """Raise `SchemaMismatchError` unless a partition is a frame with the columns of the meta."""
+    advice = "; whatever made the partition was given a wrong meta"
+    if not isinstance(frame, pd.DataFrame):
+        raise SchemaMismatchError(
+            f"a partition is a {type(frame).__name__}, and not a pandas DataFrame{advice}"
+        )
+    if len(frame.columns) != len(names) or {*frame.columns} != {*names}:
+        raise SchemaMismatchError(
+            f"a partition has the columns {list(frame.columns)}, the frame's meta says "
+            f"{list(names)}{advice}"
+        )
+
+
+def seen_types(frame: pd.DataFrame, names: Collection[str]) -> dict[str, pa.DataType]:
+    """Return the types of the values of a frame, which is to have these columns, in normal form.
 
     Raises
     ------
+    SchemaMismatchError
+        See `check_columns`.
     InferenceError, UnsupportedTypeError
         A column's values have no one type, or one that TFRecord cannot hold.
     """
-    return {str(name): _normal_type_of(to_arrow(column), name) for name, column in frame.items()}
+    check_columns(frame, names)
+    return {name: _normal_type_of(to_arrow(frame[name]), name) for name in names}
 
 
 def _normal_type_of(array: pa.Array | pa.ChunkedArray, name: Any) -> pa.DataType:
@@ -153,15 +170,11 @@ def to_table(
     Raises
     ------
     SchemaMismatchError
-        A value is not of its column's type, or would not be the same in it.
+        See `check_columns`. A value is not of its column's type, or would not be the same in it.
     InferenceError, UnsupportedTypeError
         See `tfrecord_io.pandas_columns.to_arrow`.
     """
-    if sorted(frame.columns) != sorted(schema.names):
-        raise SchemaMismatchError(
-            f"a partition has the columns {list(frame.columns)}, the frame's meta says "
-            f"{schema.names}; whatever made the partition was given a wrong meta"
-        )
+    check_columns(frame, schema.names)
     if not schema.names:
         # Made of no columns, a table would have no rows.
         return pa.Table.from_struct_array(pa.array([{}] * len(frame), pa.struct([])))

@@ -137,11 +137,16 @@ def _batches(
     job: WriteJob, part: Any, given: frozenset[str]
 ) -> Iterator[pa.RecordBatch | pa.Table]:
     pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(part, pandas.DataFrame):
+    is_frame = pandas is not None and isinstance(part, pandas.DataFrame)
+    if is_frame or job.record_type != "ByteArray":
         from tfrecord_io.engines.dask.frames import to_table
 
         yield to_table(part, job.schema, given=given, partition_by=job.partition_by)
         return
+    if not isinstance(part, Iterable):
+        raise SchemaMismatchError(
+            f"a partition is a {type(part).__name__}; it must be an iterable of bytes"
+        )
     records = iter(part)
     while held := list(itertools.islice(records, _BAG_ROWS)):
         for record in held:
