@@ -473,6 +473,7 @@ class TestRefused:
             ({"partition_on": "l"}, tfr.TFRecordError, "'l'"),
             ({"repartition_on": "q"}, tfr.OptionError, "repartition_on"),
             ({"repartition_on": 5}, tfr.OptionError, "repartition_on"),
+            ({"repartition_on": ["p", "l"]}, tfr.OptionError, "'l'.*lists"),
             ({"partition_on": 5}, tfr.OptionError, "partition_by is 5"),
             ({"partition_on": ["p", 5]}, tfr.OptionError, "partition_by is"),
             ({"append": True, "overwrite": True}, tfr.OptionError, "one of them"),
@@ -519,6 +520,14 @@ class TestRefused:
         ):
             with pytest.raises(tfr.OptionError, match=hint):
                 tfr.to_tfrecord(wrong, tmp_path / "out")
+        assert tree(tmp_path) == {}
+
+    def test_a_shuffle_by_objects_that_are_lists(self, tmp_path):
+        pandas = pd.DataFrame({"l": [[1], [2], [1]], "x": [1, 2, 3]})
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_pandas(pandas, npartitions=2)
+        with pytest.raises(tfr.OptionError, match=r"'l'.*lists"):
+            tfr.to_tfrecord(frame, tmp_path / "out", repartition_on="l")
         assert tree(tmp_path) == {}
 
     def test_before_a_look_at_values(self, tmp_path):

@@ -47,6 +47,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import BYTE_ARRAY_COLUMN, CodecName, Float64Mode, RecordType, SaveMode
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
+from tfrecord_io.schema import list_depth
 from tfrecord_io.storage import open_storage
 from tfrecord_io.write import plan_write
 
@@ -449,17 +450,28 @@ def _of_frame(
         types |= look(frame[unknown], kwargs)
     found = schema if isinstance(schema, pa.Schema) else pa.schema(list(types.items()))
     if repartition_on is not None:
-        is_one = isinstance(repartition_on, str) or not isinstance(repartition_on, Iterable)
-        on = [repartition_on] if is_one else list(repartition_on)
-        missing = [name for name in on if name not in found.names]
-        if missing or not on:
-            raise OptionError(
-                f"repartition_on is {repartition_on!r}; the frame has the columns {found.names}"
-            )
-        # Of Dask's ways to shuffle the one whose rows come in the same order each time.
-        frame = frame.shuffle(on=on, ignore_index=True, shuffle_method="tasks")
+        frame = _shuffled(frame, repartition_on, found)
     frame = frame.optimize()
     return replace(target, schema=found), dict(frame.__dask_graph__()), frame.__dask_keys__()
+
+
+def _shuffled(frame: Any, repartition_on: str | Sequence[str], schema: pa.Schema) -> Any:
+    """Return a frame with rows of the same values in one partition."""
+    is_one = isinstance(repartition_on, str) or not isinstance(repartition_on, Iterable)
+    on = [repartition_on] if is_one else list(repartition_on)
+    missing = [name for name in on if name not in schema.names]
+    if missing or not on:
+        raise OptionError(
+            f"repartition_on is {repartition_on!r}; the frame has the columns {schema.names}"
+        )
+    for name in on:
+        if list_depth(schema.field(name).type):
+            raise OptionError(
+                f"repartition_on names column {name!r}, and pandas cannot shuffle by lists; give a "
+                "column of plain values"
+            )
+    # Of Dask's ways to shuffle the one whose rows come in the same order each time.
+    return frame.shuffle(on=on, ignore_index=True, shuffle_method="tasks")
 
 
 def _types_of_data(target: Target) -> dict[str, pa.DataType]:
