@@ -318,6 +318,7 @@ class TestValues:
         [
             (pd.Series([1.0, 1.7]), pa.int64()),
             (pd.Series([1, 1.7], dtype=object), pa.int64()),
+            (pd.Series([1, "a"], dtype=object), pa.int64()),
             (pd.Series([1, 7]), pa.bool_()),
             (pd.Series([0.5, 0.15]), pa.decimal128(3, 1)),
             (pd.Series(pd.to_datetime(["2026-01-01T00", "2026-01-01T05"])), pa.date32()),
@@ -331,6 +332,21 @@ class TestValues:
             self.write(tmp_path / "out", {"v": column}, schema={"v": t})
         assert caught.value.feature == "v"
         assert tree(tmp_path) == {}
+
+    @pytest.mark.parametrize(
+        ("values", "t", "expected"),
+        [
+            (["a", 1, "b", None, True], pa.string(), ["a", "1", "b", None, "true"]),
+            ([b"a", "b"], pa.binary(), [b"a", b"b"]),
+            (["4", 1, np.nan, 0.5, "2.5"], pa.float32(), [4.0, 1.0, None, 0.5, 2.5]),
+            ([DATE, datetime.datetime(2026, 1, 2)], pa.date32(), [DATE, DATE]),
+            ([["4"], np.array([1]), ["5"]], pa.list_(pa.int64()), [[4], [1], [5]]),
+        ],
+    )
+    def test_a_schema_is_for_values_of_any_kind(self, tmp_path, values, t, expected):
+        assert self.objects(tmp_path / "apart", *values, schema={"v": t}) == expected
+        data = {"v": pd.Series(values, dtype=object)}
+        assert self.write(tmp_path / "one", data, schema={"v": t})["v"].to_pylist() == expected
 
     def test_a_schema_is_of_any_dress(self, tmp_path):
         data = {

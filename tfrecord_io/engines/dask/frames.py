@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.errors import SchemaMismatchError
+from tfrecord_io.errors import InferenceError, SchemaMismatchError
 from tfrecord_io.formats.exact import exact_cast
 from tfrecord_io.pandas_columns import to_arrow
 from tfrecord_io.schema import is_any_list, leaf_type, list_depth, normal_schema, with_leaf
@@ -190,7 +190,13 @@ def to_table(
 def _converted(
     column: pd.Series, wanted: pa.DataType, *, is_given: bool, may_be_wider: bool
 ) -> pa.ChunkedArray | pa.Array:
-    array = to_arrow(column)
+    try:
+        array = to_arrow(column)
+    except InferenceError:
+        kinds = column.map(type)
+        if not is_given or kinds.nunique() < 2:
+            raise
+        return _converted_apart(column, kinds, wanted, may_be_wider=may_be_wider)
     if array.null_count == len(array):
         return pa.nulls(len(array), wanted)
     # Dress, such as a large string or a dictionary, is taken off by whoever writes.
@@ -211,6 +217,21 @@ def _converted(
             + ("" if is_given else ", or pass a schema with its type"),
             feature=str(column.name),
         ) from error
+
+
+def _converted_apart(
+    column: pd.Series, kinds: pd.Series, wanted: pa.DataType, *, may_be_wider: bool
+) -> pa.ChunkedArray:
+    """Convert the values of each kind by themselves, as if they were in other partitions."""
+    codes, found = pd.factorize(kinds)
+    parts = [
+        _converted(column[codes == code], wanted, is_given=True, may_be_wider=may_be_wider)
+        for code in range(len(found))
+    ]
+    # Some may be float64 where others are float32.
+    tables = [pa.table({"values": part}) for part in parts]
+    values = pa.concat_tables(tables, promote_options="permissive")["values"]
+    return values.take(pa.array(codes.argsort(kind="stable").argsort()))
 
 
 def _check_kinds(found: pa.DataType, wanted: pa.DataType, *, is_given: bool) -> None:
