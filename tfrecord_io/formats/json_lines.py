@@ -250,6 +250,7 @@ def _refuse_unparsed(fields: list[pa.Field], url: str) -> None:
             )
 
 
+@functools.cache
 def _is_parsed(t: pa.DataType) -> bool:
     """Return whether pyarrow parses values of a type; only trying tells."""
     try:

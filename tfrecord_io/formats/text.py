@@ -14,6 +14,7 @@ all else as pyarrow writes it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import re
 from collections.abc import Iterator
@@ -211,6 +212,7 @@ def _parsed_type(field: pa.Field, url: str) -> pa.DataType:
     return t
 
 
+@functools.cache
 def _is_parsed(t: pa.DataType) -> bool:
     """Return whether pyarrow parses texts of a type; only trying tells."""
     import pyarrow.csv as pcsv
