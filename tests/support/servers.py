@@ -80,7 +80,8 @@ def _shared(
             stack.callback(os.close, os.open(folder / "users", os.O_WRONLY))
             try:
                 if not ready.exists():
-                    (folder / "data").mkdir()
+                    # Another process may have tried before, in vain.
+                    (folder / "data").mkdir(exist_ok=True)
 
                     def run(command: list[str], output: Any) -> None:
                         keeper = [sys.executable, str(Path(__file__).with_name("keeper.py"))]
