@@ -1,6 +1,7 @@
 import datetime
 import decimal
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -109,6 +110,21 @@ class TestParse:
         table = pa.table({"a": [1, 2, 3]})
         assert table.filter(expression(parse([("a", op, value)])))["a"].to_pylist() == kept
 
+    @pytest.mark.parametrize(
+        ("op", "value", "kept"),
+        [
+            ("==", 2**63, [2**63]),
+            ("<", 2**64 - 1, [1, 2**63]),
+            ("in", [2**64 - 1, None, 1], [1, 2**64 - 1, None]),
+            ("not in", [2**63], [1, 2**64 - 1, None]),
+        ],
+    )
+    def test_integers_beyond_int64(self, op, value, kept):
+        table = pa.table({"a": pa.array([1, 2**63, 2**64 - 1, None], pa.uint64())})
+        terms = parse([("a", op, value)])
+        assert columns_of(terms, table.schema) == ["a"]
+        assert table.filter(expression(terms))["a"].to_pylist() == kept
+
 
 class TestColumnsOf:
     @pytest.mark.parametrize(
@@ -135,7 +151,7 @@ class TestColumnsOf:
             (("e", "=", 1), "column 'e' is not in the data set"),
             (("b", "=", 1), "column 'b', which is string, with 1;"),
             (("d", "=", 10**20), "filters compare 'd' with 100000000000000000000: "),
-            (("a", "in", [1, "x"]), r"filters compare 'a' with \[1, 'x'\]: "),
+            (("a", "in", [1, "x"]), r"column 'a', which is int64, with \[1, 'x'\];"),
             (("a", "=", object()), "filters compare 'a' with <object"),
             (
                 ("t", "<", datetime.datetime(2026, 1, 1)),
@@ -147,6 +163,30 @@ class TestColumnsOf:
         schema = SCHEMA.append(pa.field("t", pa.timestamp("us", "UTC")))
         with pytest.raises(OptionError, match=told):
             columns_of(parse([("b", "!=", "x"), term]), schema)
+
+    @pytest.mark.parametrize("op", ["in", "not in"])
+    @pytest.mark.parametrize(
+        ("column", "values"),
+        [
+            ("a", ["1"]),
+            ("a", [1, True]),
+            ("a", [1, pd.Timestamp("1970-01-01")]),
+            ("a", [2**63]),
+            ("date", ["2026-01-01"]),
+            ("date", [datetime.date(2026, 1, 1), datetime.datetime(2026, 1, 1, 12)]),
+        ],
+    )
+    def test_a_list_is_not_cast_to_the_column(self, op, column, values):
+        schema = SCHEMA.append(pa.field("date", pa.date32()))
+        with pytest.raises(OptionError, match=rf"compare .*'{column}'.* with \["):
+            columns_of(parse([(column, op, values)]), schema)
+
+    def test_days_are_found_by_times_that_begin_them(self):
+        day = datetime.date(2026, 1, 1)
+        table = pa.table({"date": [day, datetime.date(2026, 1, 2), None]})
+        terms = parse([("date", "in", [None, datetime.datetime(2026, 1, 1)])])
+        assert columns_of(terms, table.schema) == ["date"]
+        assert table.filter(expression(terms))["date"].to_pylist() == [day, None]
 
 
 class TestPossibleRows:

@@ -9,6 +9,7 @@ Nothing here opens a file. Excluding is careful: a file goes only if no row of i
 
 from __future__ import annotations
 
+import datetime
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -17,12 +18,15 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
 
 Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
+
+_INT64_END = 2**63
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda column, value: column == value,
@@ -40,10 +44,17 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
+    if any(map(_is_beyond_int64, values)):
+        return column.isin(pa.array(values, pa.uint64()))
     if any(value is not None for value in values):
         return column.isin(values)
     # Values without a type fit columns of some types only.
     return column.is_null() if values else pc.scalar(False)
+
+
+def _is_beyond_int64(value: Any) -> bool:
+    """Return whether a value is an integer that Arrow does not take for one by itself."""
+    return isinstance(value, int) and _INT64_END <= value < 2 * _INT64_END
 
 
 def parse(filters: Filters) -> list[list[Term]] | pc.Expression | None:
@@ -115,6 +126,8 @@ def expression(parsed: list[list[Term]] | pc.Expression | None) -> pc.Expression
 def _compared(term: Term) -> pc.Expression:
     name, operator, value = term
     try:
+        if _is_beyond_int64(value):
+            value = pa.scalar(value, pa.uint64())
         return _OPERATORS[operator](pc.field(name), value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
@@ -150,7 +163,7 @@ def columns_of(parsed: list[list[Term]] | pc.Expression, schema: pa.Schema) -> l
         if name not in schema.names:
             raise no_column(name, schema.names)
         field = schema.field(name)
-        problem = _problem(_compared(term), pa.schema([field]))
+        problem = _problem_of(term, field)
         if problem is not None:
             raise OptionError(
                 f"filters compare the column {name!r}, which is {field.type}, with {value!r}; "
@@ -158,6 +171,24 @@ def columns_of(parsed: list[list[Term]] | pc.Expression, schema: pa.Schema) -> l
             )
     needed = {name for name, _, _ in terms}
     return [name for name in schema.names if name in needed]
+
+
+def _problem_of(term: Term, field: pa.Field) -> str | None:
+    """Return why a column cannot be compared with a value, or with one of several."""
+    name, operator, value = term
+    schema = pa.schema([field])
+    if operator in ("in", "not in"):
+        # Arrow casts what is in a list to the column's type: it reads a text as a number, and cuts
+        # a time to its day. So each must be what alone would be compared.
+        for one in {type(one): one for one in value if one is not None}.values():
+            problem = _problem(_compared((name, "==", one)), schema)
+            if problem is not None:
+                return problem
+        if pat.is_date(field.type):
+            for one in value:
+                if isinstance(one, datetime.datetime) and one.time() != datetime.time():
+                    return f"{one!r} is no date"
+    return _problem(_compared(term), schema)
 
 
 def _columns_of_expression(filter_expression: pc.Expression, schema: pa.Schema) -> list[str]:
