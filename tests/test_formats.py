@@ -566,6 +566,39 @@ class TestSchemas:
             convert(tmp_path / "x.csv", tmp_path / "ds")
         assert caught.value.row == 1
 
+    @pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.jsonl.gz"])
+    @pytest.mark.parametrize("is_given", [False, True])
+    def test_whole_numbers_that_are_no_float(
+        self, tmp_path: Path, name: str, is_given: bool
+    ) -> None:
+        """A float among identifiers, or one beyond int64, makes pyarrow infer doubles."""
+        schema = pa.schema({"x": pa.float64()}) if is_given else None
+
+        def converted(*texts: str) -> pa.Table:
+            line = "{}\n".format if name == "x.csv" else (lambda text: f'{{"x": {text}}}\n')
+            text = ("x\n" if name == "x.csv" else "") + "".join(map(line, texts))
+            data = text.encode()
+            (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+            convert(tmp_path / name, tmp_path / "y.parquet", schema=schema, mode="overwrite")
+            return pq.read_table(tmp_path / "y.parquet")
+
+        for bad in ("9007199254740993", "-9007199254740993", "18446744073709551615", "1" * 300):
+            with pytest.raises(SchemaMismatchError, match=f"'x'.* {bad}") as caught:
+                converted("0.5", "null" if "json" in name else "", "9007199254740992", bad)
+            assert caught.value.row in (3, None)
+        # Those that floats are, and numbers with a point, which are the nearest.
+        texts = ["0.5", "-9007199254740994", "18446744073709551616", "9007199254740993.0", "3e300"]
+        expected = [0.5, -9007199254740994.0, 2.0**64, 9007199254740992.0, 3e300]
+        assert converted(*texts).to_pydict() == {"x": expected}
+
+    def test_whole_numbers_that_are_no_float_in_lists(self, tmp_path: Path) -> None:
+        text = json.dumps({"s": '"l": [9007199254740993]', "i": 9007199254740993, "l": [1e300]})
+        (tmp_path / "x.jsonl").write_text(text)
+        convert(tmp_path / "x.jsonl", tmp_path / "y.parquet")
+        (tmp_path / "x.jsonl").write_text(text.replace("1e+300", "1e+300, 9007199254740993"))
+        with pytest.raises(SchemaMismatchError, match="'l' holds 9007199254740993"):
+            convert(tmp_path / "x.jsonl", tmp_path / "no.parquet")
+
     @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
     def test_numbers_in_texts_become_the_nearest_float(self, tmp_path: Path, name: str) -> None:
         # The double nearest to the last one is halfway between two floats, whose even one is

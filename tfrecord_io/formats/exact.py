@@ -4,11 +4,13 @@ pyarrow's safe cast refuses most values that do not fit. What it changes all the
 here: for the few pairs of types in `_check`, inside lists too, values are compared with what became
 of them. Nothing is rounded, with one exception: texts and decimals become the nearest float, since
 hardly any of them is one. Such a float must be finite, must not be zero for a number that is not,
-and its shortest digits must be the decimal.
+and its shortest digits must be the decimal. A text that is a whole number from `INTEGERS_END` on,
+which may tell one thing from another, must be the float.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -22,8 +24,12 @@ from tfrecord_io.schema import is_any_list, leaf_type, storage_type, with_leaf
 #: By a unit of time.
 UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
 
+#: Up to here every integer is a float64.
+INTEGERS_END = 2**53
+
 #: A number that is not zero: infinities and NaN are words without digits.
 _NONZERO = "^[^eE]*[1-9]"
+_WHOLE = "^[+-]?[0-9]+$"
 
 #: Takes values and what became of them, and returns where they are the same, as booleans or null.
 _Check: TypeAlias = Callable[[pa.Array, pa.Array], pa.Array]
@@ -132,10 +138,21 @@ def _same_digits(before: pa.Array, after: pa.Array) -> pa.Array:
 
 def _same_as_text(before: pa.Array, after: pa.Array) -> pa.Array:
     floats = after.cast(pa.float64())
-    is_doubtful = pc.or_(pc.is_inf(floats), pc.equal(floats, 0.0))
-    if not pc.any(is_doubtful, min_count=0).as_py():
-        return pc.invert(is_doubtful)
-    return pc.invert(pc.and_(is_doubtful, pc.match_substring_regex(before, _NONZERO)))
+    is_large = pc.greater_equal(pc.abs(floats), float(INTEGERS_END))
+    is_zero = pc.equal(floats, 0.0)
+    if not pc.any(pc.or_(is_large, is_zero), min_count=0).as_py():
+        return pc.invert(is_large)
+    is_beyond = pc.or_(pc.is_inf(floats), is_zero)
+    is_lost = pc.and_(is_beyond, pc.match_substring_regex(before, _NONZERO))
+    is_whole = pc.and_(is_large, pc.match_substring_regex(before, _WHOLE))
+    if pc.any(is_whole, min_count=0).as_py():
+        columns = (column.to_pylist() for column in (is_whole, before, floats))
+        is_rounded = [
+            whole and not math.isinf(number) and int(text) != number
+            for whole, text, number in zip(*columns, strict=True)
+        ]
+        is_lost = pc.or_(is_lost, pa.array(is_rounded, pa.bool_()))
+    return pc.invert(is_lost)
 
 
 def _is_in_a_day(before: pa.Array, after: pa.Array) -> pa.Array:

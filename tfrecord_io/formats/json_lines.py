@@ -21,7 +21,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -32,6 +32,7 @@ import pyarrow.types as pat
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
+from tfrecord_io.formats.exact import INTEGERS_END, leaves
 from tfrecord_io.schema import is_any_list, leaf_type
 
 #: pyarrow reads so much at a time; a line must not be longer.
@@ -75,14 +76,19 @@ class JsonLinesFormat:
         _refuse_unparsed(parsed, file.url)
         if found is not None:
             parsed += [field for field in found if field.name not in schema.names]
+        floats = [field.name for field in schema if _is_float(field.type)]
         count = _Count()
         with file.open_decompressed() as opened, _explained(file.url, count):
             stream = opened
-            if found is None and (floats := [f.name for f in schema if _is_float(f.type)]):
+            if found is None and floats:
                 stream = io.BufferedReader(_BareWords(opened, floats))
             unexpected = "ignore" if found is None else "error"
             reader = _open(stream, pa.schema(parsed), unexpected)
+            is_checked = False
             for batch in reader or ():
+                if not is_checked and any(_has_large_floats(batch[name]) for name in floats):
+                    _refuse_rounded(file, floats)
+                    is_checked = True
                 yield _decoded(batch, schema, file.url, count.rows)
                 count.rows += batch.num_rows
 
@@ -165,18 +171,11 @@ def _is_float(t: pa.DataType) -> bool:
 
 
 class _BareWords(io.RawIOBase):
-    """Takes the quotes off ``"NaN"`` and infinities in some columns, for pyarrow to read numbers.
-
-    What looks like a key and its values is that: a quote within a text has a backslash before it.
-    """
+    """Takes the quotes off ``"NaN"`` and infinities in some columns, so that they are numbers."""
 
     def __init__(self, stream: BinaryIO, names: list[str]) -> None:
-        self._stream = stream
-        keys = b"|".join(re.escape(_key(name).encode()) for name in names)
-        self._values = re.compile(
-            rb"(?<![^{,\s])(?:" + keys + rb")\s*:(?:" + _WORD.pattern + rb"|[][\w\s,.+-])*"
-        )
-        self._held = b""
+        self._lines = _some_lines(stream)
+        self._values = _values_of(names)
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -184,18 +183,12 @@ class _BareWords(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while not self._ready:
-            data = self._stream.read(1024 * 1024)
-            lines, newline, rest = (self._held + data).rpartition(b"\n")
-            if not data or len(rest) > _BLOCK_BYTES:
-                lines, rest = lines + newline + rest, b""
-            else:
-                lines += newline
-            self._held = rest
+            lines = next(self._lines, None)
+            if lines is None:
+                break
             if _WORD.search(lines):
                 lines = b"".join(map(self._bare, lines.splitlines(keepends=True)))
             self._ready = memoryview(lines)
-            if not data:
-                break
         given = self._ready[: len(buffer)]
         self._ready = self._ready[len(given) :]
         buffer[: len(given)] = given
@@ -207,8 +200,68 @@ class _BareWords(io.RawIOBase):
         return self._values.sub(lambda found: _WORD.sub(rb"\1", found[0]), line)
 
 
+def _some_lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Give a stream's bytes, some lines at a time; only a line that is too long is cut."""
+    held = b""
+    while data := stream.read(1024 * 1024):
+        lines, newline, held = (held + data).rpartition(b"\n")
+        if len(held) > _BLOCK_BYTES:
+            newline, held = newline + held, b""
+        if newline:
+            yield lines + newline
+    if held:
+        yield held
+
+
+def _values_of(names: Iterable[str]) -> re.Pattern[bytes]:
+    """Return what finds the values of columns of floats, each with its key before it.
+
+    What looks like a key and its values is that: a quote within a text has a backslash before it.
+    """
+    keys = b"|".join(re.escape(_key(name).encode()) for name in names)
+    values = rb"(?:" + _WORD.pattern + rb"|[][\w\s,.+-])*"
+    return re.compile(rb"(?<![^{,\s])(" + keys + rb")\s*:(" + values + rb")")
+
+
 def _key(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
+
+
+#: No float has more digits before its point.
+_MOST_DIGITS = 310
+
+#: A number without a point or an exponent, of so many digits that no float may be it.
+_LONG_WHOLE = re.compile(rb"(?<![\w.+-])-?\d{16,}(?![\w.])")
+
+
+def _has_large_floats(array: pa.Array) -> bool:
+    values = leaves(array)
+    if not pat.is_floating(values.type):
+        return False
+    is_large = pc.greater_equal(pc.abs(values), float(INTEGERS_END))
+    return bool(pc.any(is_large, min_count=0).as_py())
+
+
+def _refuse_rounded(file: InputFile, names: Sequence[str]) -> None:
+    """Raise `SchemaMismatchError` for a whole number in columns of floats that no float is.
+
+    pyarrow's parser makes it the nearest one, and does not give its digits.
+    """
+    values = _values_of(names)
+    with file.open_decompressed() as stream:
+        for lines in _some_lines(stream):
+            if not _LONG_WHOLE.search(lines):
+                continue
+            for found in values.finditer(lines):
+                for whole in _LONG_WHOLE.findall(found[2]):
+                    if len(whole) > _MOST_DIGITS or int(whole) != float(whole):
+                        name = json.loads(found[1])
+                        raise SchemaMismatchError(
+                            f"column {name!r} holds {whole.decode()}, which is no double; give a "
+                            "schema in which it is a decimal",
+                            path=file.url,
+                            feature=name,
+                        )
 
 
 def _is_bytes(t: pa.DataType) -> bool:
