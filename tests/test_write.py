@@ -294,7 +294,10 @@ def test_columns_and_values_that_cannot_be_written(
     assert tree(tmp_path) == {}
 
 
-@pytest.mark.parametrize("data", ["text", b"bytes", 3, {"a": [1]}, [3], None])
+@pytest.mark.parametrize(
+    "data",
+    ["text", b"bytes", 3, {"a": [1]}, [3], None, pa.array([1]), pa.chunked_array([["a"], ["b"]])],
+)
 def test_data_that_is_no_table(tmp_path: Path, data: object) -> None:
     with pytest.raises(OptionError):
         write_table(data, tmp_path / "ds")

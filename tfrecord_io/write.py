@@ -339,18 +339,23 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
         return schema or data.schema, [data]
     if isinstance(data, pa.RecordBatchReader):
         return schema or data.schema, data
-    if hasattr(data, "__arrow_c_stream__"):
-        reader = pa.RecordBatchReader.from_stream(data)
-        return schema or reader.schema, reader
-    if hasattr(data, "__arrow_c_array__"):
-        batch = pa.record_batch(data)
-        return schema or batch.schema, [batch]
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+            return schema or reader.schema, reader
+        if hasattr(data, "__arrow_c_array__"):
+            batch = pa.record_batch(data)
+            return schema or batch.schema, [batch]
+    except pa.ArrowInvalid as error:
+        raise OptionError(
+            f"data is a {type(data).__name__}, which holds no columns: {error}; give a pyarrow "
+            "Table or batches of one, which have a name for each column"
+        ) from error
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         return _open_iterable(iter(data), schema)
     raise OptionError(
         f"data is a {type(data).__name__}; give a pyarrow Table, batches of one, a data frame or "
-        "anything else with "
-        "__arrow_c_stream__"
+        "anything else with __arrow_c_stream__"
     )
 
 
