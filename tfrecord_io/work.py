@@ -179,8 +179,10 @@ class Finisher:
         if plan.path_column is not None:
             constants.append(_path_constant(plan, file))
         self._constants = [scalar for _, scalar in constants]
-        everything = [*plan.file_schema, *(column for column, _ in constants)]
-        self._full_schema = pa.schema(everything)
+        self._full_schema = plan.file_schema
+        if constants:
+            columns = [column for column, _ in constants]
+            self._full_schema = pa.schema([*plan.file_schema, *columns])
         self._out_schema = plan.schema
         self._is_all = plan.schema.names == self._full_schema.names
         self._repeated: list[pa.Array] = []
