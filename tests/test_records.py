@@ -171,6 +171,43 @@ def test_a_forgotten_writer_closes_its_file(tmp_path: Path) -> None:
     assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"x"]
 
 
+HELD = """
+import sys, tfrecord_io as tfr
+class Log:
+    def __init__(self, *options):
+        self.writer = tfr.TFRecordWriter(*options)
+    def log(self, record):
+        self.writer.write(record)
+log = Log(*sys.argv[1:])
+log.log(b"one")
+"""
+
+
+@pytest.mark.parametrize("options", ["", "GZIP"])
+def test_a_writer_that_is_held_to_the_end_closes_its_file(tmp_path: Path, options: str) -> None:
+    """TensorFlow's does; modules are cleared when nothing can be imported any more."""
+    run = [sys.executable, "-c", HELD, str(tmp_path / "a"), options]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one"]
+
+
+def test_what_keeps_a_held_writer_from_its_end_is_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HELD, "/dev/full"], check=False, capture_output=True, text=True
+    )
+    assert "No space left on device" in done.stderr
+
+
+def test_a_forked_process_does_not_write_what_waits(tmp_path: Path) -> None:
+    code = (
+        HELD + "import os\nif os.fork() == 0:\n    sys.exit()\n"
+        "os.wait()\nlog.log(b'two')\nlog.writer.close()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")], check=True)
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one", b"two"]
+
+
 def test_an_exception_in_the_block_keeps_what_was_written(tmp_path: Path) -> None:
     with pytest.raises(KeyError), tfr.TFRecordWriter(tmp_path / "a") as writer:
         writer.write(b"x")

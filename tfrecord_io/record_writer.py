@@ -7,8 +7,11 @@ it. In a remote store the file appears when it is closed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
+import sys
+import weakref
 import zlib
 from collections.abc import Mapping
 from types import TracebackType
@@ -75,6 +78,23 @@ class _RemoteFile:
         self._sink.discard()
 
 
+#: Writers that are not closed.
+_open_writers: weakref.WeakSet[TFRecordWriter] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close what is open when the interpreter ends, as long as it can still do so."""
+    for writer in list(_open_writers):
+        if writer._process != os.getpid():
+            # Inherited by a process that was forked, which would write what waits a second time.
+            continue
+        try:
+            writer.close()
+        except Exception:  # noqa: BLE001 - as Python tells of errors where nobody is to catch them
+            sys.excepthook(*sys.exc_info())
+
+
 class TFRecordWriter:
     """Writes records, given as bytes, to one file; the arguments of tf.io.TFRecordWriter.
 
@@ -116,6 +136,7 @@ class TFRecordWriter:
         self._target: _Target | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
+        self._process = os.getpid()
         self._stream = compressor_to_write(options_of(options))
         self._codec = get_codec()
         with as_tensorflow():
@@ -125,6 +146,7 @@ class TFRecordWriter:
             self._url = storage.url(inner)
             local = storage.local_path(inner)
             self._target = _RemoteFile(storage, inner) if local is None else _LocalFile(local)
+        _open_writers.add(self)
 
     def write(self, record: bytes) -> None:
         """Write a record.
@@ -182,6 +204,7 @@ class TFRecordWriter:
                 target.close()
         finally:
             self._target = None
+            _open_writers.discard(self)
             # So that the next record does not wait, but finds the writer closed.
             self._waiting_bytes = _WAITING_BYTES
 
