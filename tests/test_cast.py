@@ -62,10 +62,12 @@ def refused(
     return caught.value.row, caught.value.what
 
 
-def read(values: Any, t: pa.DataType, *, nullable: bool = True) -> pa.Array:
+def read(
+    values: Any, t: pa.DataType, *, nullable: bool = True, rounded: tuple[str, ...] = ()
+) -> pa.Array:
     """What a wire column becomes when `t` is asked for."""
     schema = pa.schema([pa.field("x", t, nullable=nullable)])
-    wire_type = wire_schema(schema, reading=True).field(0).type
+    wire_type = wire_schema(schema, reading=True, rounded=rounded).field(0).type
     wire = pa.RecordBatch.from_arrays([array(values, wire_type)], names=["x"])
     batch = from_wire(wire, schema, place=lambda row: (row * 10, row + 100))
     batch.validate(full=True)
@@ -73,10 +75,10 @@ def read(values: Any, t: pa.DataType, *, nullable: bool = True) -> pa.Array:
     return batch.column(0)
 
 
-def misfit(values: Any, t: pa.DataType, *, nullable: bool = True) -> int:
+def misfit(values: Any, t: pa.DataType, **options: Any) -> int:
     """The first row that does not fit."""
     with pytest.raises(SchemaMismatchError) as caught:
-        read(values, t, nullable=nullable)
+        read(values, t, **options)
     assert caught.value.feature == "x"
     assert caught.value.offset is not None
     assert caught.value.record == caught.value.offset // 10 + 100
@@ -528,6 +530,27 @@ def test_floats_that_are_no_such_decimal(value: float, t: pa.DataType) -> None:
     assert misfit([1.0 * 10**5 if t.scale < 0 else 1.0, value], t) == 1
 
 
+@pytest.mark.parametrize(
+    ("last", "t"),
+    [
+        ("9999999999", pa.decimal128(10, 0)),
+        ("9999999.99", pa.decimal64(9, 2)),
+        ("0.99999999", pa.decimal32(8, 8)),
+        ("99999999E2", pa.decimal256(8, -2)),
+    ],
+)
+def test_the_last_decimals_come_back(last: str, t: pa.DataType) -> None:
+    """As float32 they are a power of ten, which has a digit more than the type."""
+    values = [Decimal(last), None, -Decimal(last), Decimal("0")]
+    wire = written(values, t).to_pylist()
+    assert wire[0] > Decimal(last)
+    assert read(wire, t, rounded=("x",)).to_pylist() == values
+    # Of a number that somebody else wrote, nobody knows.
+    assert misfit(wire, t) == 0
+    for beyond in (2 * wire[0], math.inf, math.nan):
+        assert misfit([0.0, beyond], t, rounded=("x",)) == 1
+
+
 @given(
     st.lists(
         st.none()
@@ -535,12 +558,15 @@ def test_floats_that_are_no_such_decimal(value: float, t: pa.DataType) -> None:
             min_value=-99_999, max_value=99_999, places=2, allow_nan=False, allow_infinity=False
         ),
         max_size=20,
-    )
+    ),
+    st.sampled_from([(), ("x",)]),
 )
-def test_decimals_of_seven_digits_come_back(values: list[Decimal | None]) -> None:
+def test_decimals_of_seven_digits_come_back(
+    values: list[Decimal | None], rounded: tuple[str, ...]
+) -> None:
     # float32 tells any two decimals of six digits apart; beyond, what comes back is the nearest.
     wire = written(values, pa.decimal128(7, 2))
-    back = read(wire.cast(pa.float64()), pa.decimal128(7, 2)).to_pylist()
+    back = read(wire.to_pylist(), pa.decimal128(7, 2), rounded=rounded).to_pylist()
     for value, found in zip(values, back, strict=True):
         if value is None or abs(value) < 10_000:
             assert found == value

@@ -27,6 +27,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import Limits
 from tfrecord_io.read import plan_scan, read_task
+from tfrecord_io.write import write_table
 
 ROWS = [
     {"n": 1, "x": 0.5, "s": "one", "b": b"\xff", "l": [1, 2]},
@@ -76,6 +77,19 @@ class TestValues:
             {"n": None, "x": 1.5, "s": None, "b": None, "l": None},
         ]
         assert table.schema.field("x").type == pa.float32()
+
+    def test_the_last_decimals_of_a_type(self, tmp_path, codec):
+        last = Decimal("99999999.99")
+        table = pa.table({"x": pa.array([last, None, -last], pa.decimal128(10, 2))})
+        write_table(table, tmp_path / "ours", float64="cast", codec=codec)
+        assert read_table(tmp_path / "ours", codec=codec).equals(table)
+        assert read_table(tmp_path / "ours", schema=table.schema, codec=codec).equals(table)
+        # The same bytes as somebody else's, who may have meant 100000000.
+        (tmp_path / "ours" / "_SUCCESS").unlink()
+        (tmp_path / "int.tfrecord").write_bytes(examples({"x": 10**8}))
+        for path in ("ours", "int.tfrecord"):
+            with pytest.raises(SchemaMismatchError, match=r"holds 100000000\.0, .*ask for a wider"):
+                read_table(tmp_path / path, schema=table.schema, codec=codec)
 
     def test_given_schema(self, file, codec):
         schema = pa.schema(

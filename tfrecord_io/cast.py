@@ -17,6 +17,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -689,7 +690,8 @@ def _leaf_from_wire(source: pa.DataType, target: pa.DataType) -> _LeafCast:
     if pat.is_float16(target):
         return _float32_to_float16
     if pat.is_decimal(target):
-        return functools.partial(_float64_to_decimal, target=target)
+        cast = _float32_to_decimal if pat.is_float32(source) else _float64_to_decimal
+        return functools.partial(cast, target=target)
     if pat.is_fixed_size_binary(target):
         return functools.partial(_binary_to_fixed_size, target=target)
     return _plain(target)
@@ -731,14 +733,37 @@ def _float32_to_float16(array: pa.Array) -> tuple[pa.Array, _Faults]:
 
 
 def _float64_to_decimal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:
-    # Out of range becomes zero here, which the comparison then finds.
     out = array.cast(target, safe=False)
-    asked = _numpy(array)
-    found = _numpy(_decimal_to_float64(out))
+    return out, _faults_at(~_are_decimals_of(out, array), _does_not_fit(array, target))
+
+
+def _float32_to_decimal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:
+    """Return the decimals that were written: as float32 the last ones of a type are out of it.
+
+    What decimal(10, 2) holds ends at 99999999.99, which becomes 1e8.
+    """
+    floats = array.cast(pa.float64())
+    out = floats.cast(target, safe=False)
+    is_beyond = ~_are_decimals_of(out, floats)
+    if is_beyond.any():
+        may_be_last = pa.array(is_beyond & np.isfinite(_numpy(floats)))
+        nines = Decimal((0, (9,) * target.precision, -target.scale))
+        for last in pa.array([nines, -nines], target):
+            as_float32 = pa.scalar(float(last.as_py()), pa.float32())
+            out = pc.if_else(pc.and_(may_be_last, pc.equal(array, as_float32)), last, out)
+        is_beyond = ~_are_decimals_of(out, floats)
+    return out, _faults_at(is_beyond, _does_not_fit(array, target))
+
+
+def _are_decimals_of(decimals: pa.Array, floats: pa.Array) -> _NumPy:
+    """Return where decimals, cast from float64, are what is to be read of it."""
+    asked = _numpy(floats)
+    # What is out of range became zero in the cast.
+    found = _numpy(_decimal_to_float64(decimals))
     with np.errstate(over="ignore"):
         # The writer's float32 of this decimal, or an integer that was read exactly.
-        is_same = (found.astype(np.float32) == asked) | (found == asked) | _numpy(array.is_null())
-    return out, _faults_at(~is_same, _does_not_fit(array, target))
+        is_same = (found.astype(np.float32) == asked) | (found == asked)
+    return is_same | _numpy(floats.is_null())
 
 
 def _binary_to_fixed_size(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Array, _Faults]:

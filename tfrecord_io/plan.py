@@ -330,6 +330,8 @@ class ScanPlan:
         Of the batches that come out.
     file_schema : pyarrow.Schema
         The columns that are read from the records, those that only the filter needs among them.
+    rounded : frozenset of str
+        Columns of decimals that every manifest says were written as these decimals.
     partition_schema : pyarrow.Schema
         The partition columns, in the order of `ScanFile.partition`.
     path_column : str or None
@@ -346,6 +348,7 @@ class ScanPlan:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
     schema: pa.Schema
     file_schema: pa.Schema
+    rounded: frozenset[str] = frozenset()
     partition_schema: pa.Schema
     path_column: str | None = None
     filter: Any = None

@@ -58,7 +58,7 @@ from tfrecord_io.options import (
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
-from tfrecord_io.schema import wire_schema
+from tfrecord_io.schema import leaf_type, wire_schema
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 from tfrecord_io.tasks import Note, Runner, read_task
 from tfrecord_io.work import Observing
@@ -328,6 +328,7 @@ def plan_scan(
         plan,
         schema=out,
         file_schema=read_schema,
+        rounded=_rounded(found, read_schema),
         filter=row_filter,
         tasks=tuple(_tasks(_files(found), options, task_bytes, cut_unmarked)),
     )
@@ -562,6 +563,20 @@ def _file_schema(listing: _Listing, seen_in_files: Observation | pa.Schema) -> p
     seen = [feature for feature in seen_in_files.features if feature.name not in known.names]
     inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
     return pa.schema([*known, *inferred])
+
+
+def _rounded(found: list[_Found], schema: pa.Schema) -> frozenset[str]:
+    """Return the columns of decimals that all files are known to have been written with."""
+    decimals = [field for field in schema if pat.is_decimal(leaf_type(field.type))]
+    known = [one.manifest.schema if one.manifest is not None else pa.schema([]) for one in found]
+    return frozenset(
+        field.name
+        for field in decimals
+        if all(
+            one.get_field_index(field.name) >= 0 and one.field(field.name).type == field.type
+            for one in known
+        )
+    )
 
 
 def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:

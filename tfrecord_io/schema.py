@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -250,7 +250,7 @@ def _check_byte_array(schema: pa.Schema) -> None:
         )
 
 
-def wire_field(field: pa.Field, *, reading: bool) -> pa.Field:
+def wire_field(field: pa.Field, *, reading: bool, is_rounded: bool = False) -> pa.Field:
     """Return the field that a codec decodes into or encodes from.
 
     Parameters
@@ -259,13 +259,15 @@ def wire_field(field: pa.Field, *, reading: bool) -> pa.Field:
         A column in the caller's type.
     reading : bool
         Whether the codec decodes into it (True) or encodes from it.
+    is_rounded : bool
+        Reading decimals, whether they are known to be floats that were written as this type.
 
     Returns
     -------
     pyarrow.Field
         The same name, nullable. When reading, ``int64``, ``float32``, ``float64`` (for float64 and
-        decimals), ``binary``, ``string``, ``binary_view``, ``string_view`` or ``null``, bare, in a
-        ``list`` or in a ``list`` of ``list``. When writing, ``int64``, ``float32``, ``binary``,
+        for decimals, unless ``is_rounded``), ``binary``, ``string``, ``binary_view``,
+        ``string_view`` or ``null``, bare, in a ``list`` or in a ``list`` of ``list``. When writing, ``int64``, ``float32``, ``binary``,
         ``large_binary`` or ``null``, and the lists are ``list``, ``large_list`` or
         ``fixed_size_list``.
 
@@ -275,13 +277,15 @@ def wire_field(field: pa.Field, *, reading: bool) -> pa.Field:
         See `normal_type`.
     """
     _normal_field_type(field)
-    wire = _wire_for_reading if reading else _wire_for_writing
-    return pa.field(field.name, wire(field.type))
+    wire = _wire_for_reading(field.type) if reading else _wire_for_writing(field.type)
+    return pa.field(field.name, with_leaf(wire, pa.float32()) if is_rounded else wire)
 
 
-def wire_schema(schema: pa.Schema, *, reading: bool) -> pa.Schema:
-    """Return the schema of `wire_field` of each field."""
-    return pa.schema([wire_field(field, reading=reading) for field in schema])
+def wire_schema(schema: pa.Schema, *, reading: bool, rounded: Container[str] = ()) -> pa.Schema:
+    """Return the schema of `wire_field` of each field; `rounded` names those that are."""
+    return pa.schema(
+        [wire_field(field, reading=reading, is_rounded=field.name in rounded) for field in schema]
+    )
 
 
 def _wire_for_reading(t: pa.DataType) -> pa.DataType:

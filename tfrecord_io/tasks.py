@@ -430,7 +430,7 @@ class Runner:
 
 def decoding(plan: ScanPlan) -> Runner:
     """Return what reads a plan's tasks."""
-    wire = wire_schema(plan.file_schema, reading=True)
+    wire = wire_schema(plan.file_schema, reading=True, rounded=plan.rounded)
     options = plan.options.decode_options()
     return Runner(
         plan.locations,
