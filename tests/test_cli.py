@@ -280,6 +280,10 @@ def test_times_and_decimals_are_texts():
         ("a NOT  IN [1,2]", ("a", "not in", [1, 2])),
         ("inside in x", ("inside", "in", ["x"])),
         ("t is  Not null", ("t", "is not null", None)),
+        ("a <> LAX", ("a", "!=", "LAX")),
+        ("a = '<b'", ("a", "=", "<b")),
+        ('a = "this or that"', ("a", "=", "this or that")),
+        ("a in ('null', R&D, andor)", ("a", "in", ["null", "R&D", "andor"])),
     ],
 )
 def test_filters_are_read(text, term):
@@ -298,6 +302,19 @@ def test_dates_and_times_in_filters():
 @pytest.mark.parametrize("text", ["", "x", "= 1", "x =", "x in (", "x in (a,,b)"])
 def test_what_is_no_filter_is_refused(text):
     with pytest.raises(ValueError, match=r"no comparison|no list|not closed"):
+        filters_of([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("a => b", "a =< b", "a === b", "a =~ b", "a !== b", "a >> b", "a <> > b"),
+        *("a = b and c = d", "a = 1 OR a = 2", "a in (b, c) and d = e", "a in (b or c)"),
+        *("a = null", "a != NULL", "a in (b, null)"),
+    ],
+)
+def test_what_may_be_meant_otherwise_is_refused(text):
+    with pytest.raises(ValueError, match=r"in quotes|no list"):
         filters_of([text])
 
 

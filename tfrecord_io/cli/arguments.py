@@ -25,11 +25,13 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _FILTER = re.compile(
     r"""\s* (?: "(?P<quoted>[^"]+)" | (?P<name>.+?) )
         \s* (?: (?P<null> \s is \s+ (?:not\s+)? null )
-              | (?P<operator> == | != | <= | >= | = | < | > | \s not \s+ in \b | \s in \b )
+              | (?P<operator> == | != | <> | <= | >= | = | < | > | \s not \s+ in \b | \s in \b )
                 \s* (?P<value> .+? ) )
         \s*""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
+#: What is more than one comparison, or an operator that there is not, when it is not in quotes.
+_NO_TEXT = re.compile(r"[<>=!~].*|.*\s(and|or)\s.*", re.IGNORECASE | re.DOTALL)
 _ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,'"]+)\s*(?:,|$)""")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}(-\d\d){2}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
@@ -61,7 +63,7 @@ def parse_filter(text: str) -> Term:
     if not found:
         raise ValueError(
             f"{text!r} is no comparison; write one like 'month = 1', 'name in (a, b)' or "
-            "'time is null', with one of = != < <= > >= in, not in, is null, is not null"
+            "'time is null', with one of = != <> < <= > >= in, not in, is null, is not null"
         )
     column = found["quoted"] or found["name"]
     if found["null"]:
@@ -69,13 +71,13 @@ def parse_filter(text: str) -> Term:
     operator = " ".join(found["operator"].lower().split())
     if operator in ("in", "not in"):
         return column, operator, _parse_items(found["value"])
-    return column, operator, _parse_value(found["value"])
+    return column, "!=" if operator == "<>" else operator, _parse_value(found["value"])
 
 
 def _parse_items(text: str) -> list[Any]:
     inner = text[1:-1] if text[0] + text[-1] in ("()", "[]") else text
     if inner[:1] in ("(", "["):
-        raise ValueError(f"{text!r} has a bracket that is not closed")
+        raise ValueError(f"{text!r} is no list: its bracket is not closed at its end")
     items: list[Any] = []
     at = 0
     while at < len(inner):
@@ -102,6 +104,13 @@ def _parse_value(text: str) -> Any:
         return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
     if _NUMBER.fullmatch(text):
         return int(text) if text.lstrip("+-").isdigit() else float(text)
+    if text.lower() == "null":
+        raise ValueError("a null is found with 'is null' or 'is not null'; put a text in quotes")
+    if _NO_TEXT.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no value; put it in quotes if it is a text, and give --filter several "
+            "times for several comparisons, of which all must hold"
+        )
     return text
 
 
