@@ -267,9 +267,9 @@ def wire_field(field: pa.Field, *, reading: bool, is_rounded: bool = False) -> p
     pyarrow.Field
         The same name, nullable. When reading, ``int64``, ``float32``, ``float64`` (for float64 and
         for decimals, unless ``is_rounded``), ``binary``, ``string``, ``binary_view``,
-        ``string_view`` or ``null``, bare, in a ``list`` or in a ``list`` of ``list``. When writing, ``int64``, ``float32``, ``binary``,
-        ``large_binary`` or ``null``, and the lists are ``list``, ``large_list`` or
-        ``fixed_size_list``.
+        ``string_view`` or ``null``, bare, in a ``list`` or in a ``list`` of ``list``. When writing,
+        ``int64``, ``float32``, ``binary``, ``large_binary`` or ``null``, and the lists are
+        ``list``, ``large_list`` or ``fixed_size_list``.
 
     Raises
     ------
