@@ -599,6 +599,19 @@ class TestSchemas:
         with pytest.raises(SchemaMismatchError, match="'l' holds 9007199254740993"):
             convert(tmp_path / "x.jsonl", tmp_path / "no.parquet")
 
+    @pytest.mark.parametrize("zones", [(None, "UTC"), ("UTC", None)])
+    @pytest.mark.parametrize("is_list", [False, True])
+    def test_times_with_and_without_a_zone(
+        self, tmp_path: Path, zones: tuple[Any, Any], is_list: bool
+    ) -> None:
+        source, target = (pa.timestamp("us", zone) for zone in zones)
+        values = pa.array([0, None, 1, 2]).cast(source)
+        if is_list:
+            source, target = pa.list_(source), pa.list_(target)
+            values = pa.ListArray.from_arrays([0, 0, 1, 2, 4], values)
+        pq.write_table(pa.table({"x": values}), tmp_path / "in.parquet")
+        self.refuse(tmp_path, tmp_path / "in.parquet", target, 1 if is_list else 0)
+
     @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
     def test_numbers_in_texts_become_the_nearest_float(self, tmp_path: Path, name: str) -> None:
         # The double nearest to the last one is halfway between two floats, whose even one is
@@ -743,6 +756,52 @@ class TestJsonLines:
         (tmp_path / "x.jsonl").write_text('{"f": 0.5}\n{"f": "NaN"}\n')
         with pytest.raises(SchemaMismatchError):
             convert(tmp_path / "x.jsonl", tmp_path / "no")
+
+    @pytest.mark.parametrize(
+        ("texts", "t"),
+        [
+            (["2020-01-01T00:00:00Z", "2019-12-31T22:00:00-02:00"], pa.timestamp("s", "UTC")),
+            (["2020-01-01", "2020-01-01 00", "2020-01-01T00:00"], pa.timestamp("s")),
+            (["2020-01-01T00:00:00Z", "2020-01-01T00:00:00"], pa.string()),
+        ],
+    )
+    @pytest.mark.parametrize("is_list", [False, True])
+    def test_zones(self, tmp_path: Path, texts: list[str], t: pa.DataType, is_list: bool) -> None:
+        rows = [None, texts, []] if is_list else [None, *texts]
+        lines = "".join(json.dumps({"t": row}) + "\n" for row in rows)
+        (tmp_path / "x.jsonl").write_text(lines)
+        convert(tmp_path / "x.jsonl", tmp_path / "y.arrow")
+        found = pa.ipc.open_file(tmp_path / "y.arrow").read_all()["t"].combine_chunks()
+        assert found.type == (pa.list_(t) if is_list else t)
+        values = found.flatten() if is_list else found.drop_null()
+        days = texts if t == pa.string() else [dt.datetime(2020, 1, 1, tzinfo=t.tz and UTC)] * 3
+        assert values.to_pylist() == days[: len(texts)]
+        assert found.null_count == 1
+
+    @pytest.mark.parametrize(
+        ("text", "t"),
+        [
+            ("2020-01-01T00:00:00+02:00", pa.timestamp("s")),
+            ("2020-01-01T00:00:00Z", pa.timestamp("us")),
+            ("2020-01-01T00:00:00", pa.timestamp("s", "UTC")),
+            ("2020-01-01", pa.timestamp("s", "America/New_York")),
+        ],
+    )
+    def test_zones_that_a_schema_does_not_say(
+        self, tmp_path: Path, text: str, t: pa.DataType
+    ) -> None:
+        (tmp_path / "x.jsonl").write_text(json.dumps({"t": None}) + "\n" + json.dumps({"t": text}))
+        with pytest.raises(SchemaMismatchError, match="zone offset") as caught:
+            convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema({"t": t}))
+        assert (caught.value.row, caught.value.feature) == (1, "t")
+
+    def test_instants_come_back(self, tmp_path: Path) -> None:
+        instant = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+        table = pa.table({"t": pa.array([instant, None], pa.timestamp("s", "UTC"))})
+        write_table(table, tmp_path / "ds")
+        convert(tmp_path / "ds", tmp_path / "x.jsonl")
+        convert(tmp_path / "x.jsonl", tmp_path / "back")
+        assert read_table(tmp_path / "back").equals(table)
 
     def test_text_that_is_no_base64(self, tmp_path: Path) -> None:
         (tmp_path / "x.jsonl").write_text('{"a": "AP8="}\n{"a": "?"}\n')

@@ -111,6 +111,9 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
         # pyarrow leaves the time of the day out of the text; the safe cast to days refuses it.
         return lambda before, _: pc.equal(before, before.cast(pa.date32()).cast(source))
     if pat.is_timestamp(source):
+        if pat.is_timestamp(target) and (source.tz is None) is not (target.tz is None):
+            # Which instant a time without a zone is, its zone would tell.
+            return lambda before, _: before.is_null()
         if pat.is_date(target):
             return lambda before, after: pc.equal(before, after.cast(source))
         # A time of a day has no day.

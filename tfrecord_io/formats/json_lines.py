@@ -1,8 +1,8 @@
 """JSON lines: an object a line, one for each row.
 
 Reading is pyarrow's. Types are those that it infers from a file's first `_BLOCK_BYTES` (texts that
-look like timestamps become such), or those that are given. A later value that does not fit, and
-a key that was not seen in the first block, is an error.
+look like timestamps become such, of UTC if they tell a zone), or those that are given. A later
+value that does not fit, and a key that was not seen in the first block, is an error.
 
 Writing follows Spark, and what it writes pyarrow reads: a key for each column with an explicit
 null; dates and times as ISO 8601 texts, durations as their integers, decimals as numbers with all
@@ -33,13 +33,16 @@ from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
 from tfrecord_io.formats.exact import INTEGERS_END, leaves
-from tfrecord_io.schema import is_any_list, leaf_type
+from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
 #: pyarrow reads so much at a time; a line must not be longer.
 _BLOCK_BYTES = 16 * 1024 * 1024
 
 #: pyarrow counts rows from the start of a block.
 _ROW = re.compile(r" in row ([0-9]+)")
+
+#: At the end of a timestamp; that of a date is none.
+_ZONE = "[T ][0-9:.]+(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 
 _MISFIT = ("changed from", "Failed to convert", "unexpected field", "is not a valid decimal")
 
@@ -65,6 +68,8 @@ class JsonLinesFormat:
             with file.open_decompressed() as stream, _explained(file.url, _Count()):
                 reader = _open(stream, None, "infer")
                 found = pa.schema([]) if reader is None else reader.schema
+            if any(pat.is_timestamp(leaf_type(field.type)) for field in found):
+                found = _with_zones(file, found)
         return Look(schema=found, pieces=(Piece(bytes=file.size),))
 
     def read(
@@ -286,9 +291,31 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
         return pa.decimal256(76, t.scale)
     if pat.is_duration(t):
         return pa.int64()
-    if pat.is_date(t) or pat.is_time(t) or pat.is_string_view(t) or _is_bytes(t):
+    if pat.is_temporal(t) or pat.is_string_view(t) or _is_bytes(t):
+        # Of times pyarrow's parser drops the zone, or takes that of the type for granted.
         return pa.string()
     return t
+
+
+def _with_zones(file: InputFile, found: pa.Schema) -> pa.Schema:
+    """Return inferred columns, whose timestamps are of UTC if all that are there tell a zone.
+
+    Those that only some tell are texts, as in CSV.
+    """
+    schema = pa.schema([pa.field(field.name, _parsed_type(field.type)) for field in found])
+    with file.open_decompressed() as stream, _explained(file.url, _Count()):
+        first = next(iter(_open(stream, schema, "ignore")))
+    fields = []
+    for field in found:
+        t = leaf_type(field.type)
+        if pat.is_timestamp(t):
+            texts = leaves(first[field.name]).drop_null()
+            zoned = pc.sum(pc.match_substring_regex(texts, _ZONE)).as_py()
+            if zoned:
+                t = pa.timestamp(t.unit, "UTC") if zoned == len(texts) else pa.string()
+            field = field.with_type(with_leaf(field.type, t))
+        fields.append(field)
+    return pa.schema(fields)
 
 
 def _refuse_unparsed(fields: list[pa.Field], url: str) -> None:
