@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import gzip
+import io
 import json
 import struct
 from decimal import Decimal
@@ -17,6 +18,7 @@ import pyarrow.csv as pcsv
 import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
+from fastavro import _read, _read_common
 
 from tests.support.frames import examples, records, sequence_example
 from tests.support.trees import data_files, tree
@@ -869,6 +871,48 @@ class TestAvro:
         row |= {"b": 1, "day": micros // 86_400_000_000, "us": micros, "ms": micros // 1000}
         all_equal(tmp_path / "ds", examples(row | {"tm": 1000, "dec": 1.5}))
         assert read_table(tmp_path / "ds").schema.field("dec").type == pa.decimal128(5, 2)
+
+    def test_names_have_namespaces(self, tmp_path: Path) -> None:
+        """https://avro.apache.org/docs/1.12.0/specification/#names"""
+        enum = {"type": "enum", "name": "T", "symbols": ["A"]}
+        inner = {"type": "array", "items": {**enum, "namespace": "other"}}
+        fields = [
+            {"name": "x", "type": {"type": "fixed", "name": "T", "size": 4}},
+            {"name": "y", "type": inner},
+            {"name": "z", "type": "T"},
+            {"name": "w", "type": ["null", "other.T"]},
+            {"name": "bad", "type": {"type": "bytes", "logicalType": "decimal"}},
+        ]
+        schema = {"type": "record", "name": "r", "namespace": "one", "fields": fields}
+        row = {"x": b"wxyz", "y": ["A"], "z": b"1234", "w": "A", "bad": b"\x01"}
+        # As other writers do, who leave out of a name what its place says.
+        block = io.BytesIO()
+        fastavro.schemaless_writer(block, schema, row)
+        header = {"magic": b"Obj\x01", "meta": {"avro.schema": json.dumps(schema).encode()}}
+        with (tmp_path / "x.avro").open("wb") as file:
+            fastavro.schemaless_writer(
+                file, _read_common.HEADER_SCHEMA, {**header, "sync": b"S" * 16}
+            )
+            fastavro.schemaless_writer(file, "long", 1)
+            fastavro.schemaless_writer(file, "bytes", block.getvalue())
+            file.write(b"S" * 16)
+        convert(tmp_path / "x.avro", tmp_path / "y.parquet")
+        table = pq.read_table(tmp_path / "y.parquet")
+        assert table.to_pylist() == [row]
+        assert table.schema.field("z").type == pa.binary(4)
+
+    @pytest.mark.parametrize("codec", ["snappy", "zstandard", "lz4", "xz", "bzip2"])
+    def test_all_codecs(self, tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}
+        with (tmp_path / "x.avro").open("wb") as file:
+            fastavro.writer(file, schema, [{"a": n} for n in range(1000)], codec=codec)
+        convert(tmp_path / "x.avro", tmp_path / "ds")
+        all_equal(tmp_path / "ds", examples(*({"a": n} for n in range(1000))))
+
+        missing = _read_common.missing_codec_lib(codec, ["some_package"])
+        monkeypatch.setitem(_read.BLOCK_READERS, codec, missing)
+        with pytest.raises(MissingDependencyError, match=rf"{codec}.*tfrecord-io\[avro\]"):
+            convert(tmp_path / "x.avro", tmp_path / "no")
 
     def test_uuids_are_strings(self, tmp_path: Path) -> None:
         uuid = {"type": "string", "logicalType": "uuid"}

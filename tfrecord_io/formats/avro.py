@@ -105,7 +105,16 @@ def _open(handle: BinaryIO, url: str) -> Any:
     try:
         return _fastavro().reader(handle)
     except (ValueError, EOFError, KeyError) as error:
+        _refuse_codec(error, url)
         raise CorruptDataError(f"the file is not Avro, or damaged: {error}", path=url) from error
+
+
+def _refuse_codec(error: Exception, url: str) -> None:
+    """Raise `MissingDependencyError` if fastavro lacks what decompresses a file."""
+    if "you need to install" in str(error):
+        raise MissingDependencyError(
+            f"{url}: {error}; install tfrecord-io[avro], which has them all"
+        ) from error
 
 
 def _batches(reader: Any, url: str) -> Iterator[list[dict[str, Any]]]:
@@ -115,6 +124,7 @@ def _batches(reader: Any, url: str) -> Iterator[list[dict[str, Any]]]:
         try:
             row = next(reader, None)
         except (ValueError, EOFError, KeyError, IndexError, OverflowError) as error:
+            _refuse_codec(error, url)
             raise CorruptDataError(
                 f"the file is damaged: {error or type(error).__name__}", path=url, row=done
             ) from error
@@ -150,14 +160,18 @@ def _arrow_schema(avro: Any, url: str) -> pa.Schema:
 def _keep_plain(avro: Any) -> None:
     """Make fastavro, which decodes by this very object, give integers and texts as they are.
 
-    Arrow takes them as dates, times and timestamps. Python's end at the year 9999.
+    Arrow takes them as dates, times and timestamps. Python's end at the year 9999. A decimal
+    without a precision is, as Avro says of what is not valid, its bytes.
     """
     if isinstance(avro, list):
         for part in avro:
             _keep_plain(part)
     elif isinstance(avro, dict):
         kind, logical = avro.get("type"), avro.get("logicalType")
-        if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL:
+        is_plain = (
+            isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL
+        )
+        if is_plain or (logical == "decimal" and "precision" not in avro):
             del avro["logicalType"]
         for key in ("type", "items", "values", "fields"):
             _keep_plain(avro.get(key))
@@ -187,31 +201,30 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
 
 
 def _arrow(avro: Any, known: dict[str, pa.DataType]) -> pa.DataType:
-    """Return the Arrow type of an Avro type; `known` are the named types so far."""
+    """Return the Arrow type of an Avro type; `known` are the named types so far.
+
+    fastavro gives every name with its namespace.
+    """
     if isinstance(avro, list):
         members = [_arrow(member, known) for member in avro if member != "null"]
         if len(members) == 1:
             return members[0]
         return pa.dense_union([pa.field(str(n), member) for n, member in enumerate(members)])
     if isinstance(avro, str):
-        return _PRIMITIVES[avro] if avro in _PRIMITIVES else known[_short(avro)]
+        return _PRIMITIVES[avro] if avro in _PRIMITIVES else known[avro]
     kind = avro["type"]
     if kind == "record" or kind == "error":
         # Stands for the record where it holds itself.
-        known[_short(avro["name"])] = pa.struct([])
+        known[avro["name"]] = pa.struct([])
     t = _arrow_of(avro, kind, known)
     if "name" in avro:
-        known[_short(avro["name"])] = t
+        known[avro["name"]] = t
     return t
-
-
-def _short(name: str) -> str:
-    return name.rpartition(".")[2]
 
 
 def _arrow_of(avro: dict[str, Any], kind: Any, known: dict[str, pa.DataType]) -> pa.DataType:
     logical = avro.get("logicalType")
-    if logical == "decimal" and kind in ("bytes", "fixed"):
+    if logical == "decimal" and kind in ("bytes", "fixed") and "precision" in avro:
         make = pa.decimal128 if avro["precision"] <= 38 else pa.decimal256
         return make(avro["precision"], avro.get("scale", 0))
     if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL:
