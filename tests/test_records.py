@@ -307,7 +307,7 @@ def test_a_reader_pickles_by_its_path(tmp_path: Path) -> None:
 
 
 def test_every_store(store: Server) -> None:
-    url = f"{store.url}/a.tfrecord"
+    url = f"{store.url}/new/folders/a.tfrecord"
     options = dict(store.storage_options)
     for compression in (None, "GZIP"):
         writer = tfr.TFRecordWriter(url, compression, storage_options=options)
@@ -323,6 +323,13 @@ def test_every_store(store: Server) -> None:
         reader.close()
     with pytest.raises(FileNotFoundError):
         tfr.TFRecordReader(f"{store.url}/none", storage_options=options)
+
+
+def test_missing_folders_of_any_file_system_are_made() -> None:
+    url = "memory://test_missing_folders/a/b.tfrecord"
+    with tfr.TFRecordWriter(url) as writer:
+        writer.write(b"x")
+    assert list(tfr.TFRecordReader(url)) == [b"x"]
 
 
 # --- the old names --------------------------------------------------------------------------------

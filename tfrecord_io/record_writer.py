@@ -61,6 +61,9 @@ class _RemoteFile:
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self._path = path
+        if storage.stages_by != "upload":
+            # As TensorFlow's file systems do; where a file is an upload there are no folders.
+            storage.make_folders(path.rpartition("/")[0])
         self._sink = storage.create_sink(path, path)
 
     def write(self, data: Any) -> None:
@@ -101,7 +104,8 @@ class TFRecordWriter:
     Parameters
     ----------
     path : str, bytes or path-like
-        Local path or fsspec URL; a file there is replaced.
+        Local path or fsspec URL; a file there is replaced. In a remote store missing folders are
+        made.
     options : TFRecordOptions, str, int or None
         See `TFRecordOptions`; the name or number of a compression will do.
     storage_options : mapping, optional
