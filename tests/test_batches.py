@@ -119,6 +119,22 @@ def test_sequences(tmp_path: Path) -> None:
     assert [rows_of(batch["steps"]) for batch in batches] == [[[[1, 2], []], [], []], [[[3]]]]
 
 
+@pytest.mark.parametrize(
+    ("t", "rows"),
+    [
+        (pa.list_(pa.list_(pa.int64()), 2), [[[1, 2, 3], [4]], [[5], [6, 7, 8]], [[], [9]]]),
+        (pa.list_(pa.list_(pa.string()), 1), [[["a", "b"]], [[]], [["c"]]]),
+        (pa.list_(pa.list_(pa.int64()), 0), [[], []]),
+        (pa.list_(pa.list_(pa.int64(), 2)), [[[1, 2], [3, 4]], [], [[5, 6]]]),
+    ],
+)
+def test_fixed_size_lists_among_lists(tmp_path: Path, t: pa.DataType, rows: list[Any]) -> None:
+    table = pa.table({"steps": pa.array(rows, t)})
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    batches = tfr.batches(tmp_path / "data", batch_size=2, record_type="SequenceExample")
+    assert [row for batch in batches for row in rows_of(batch["steps"])] == rows
+
+
 def test_nulls(tmp_path: Path) -> None:
     table = pa.table(
         {

@@ -5,7 +5,8 @@ column has the same values in all frameworks:
 
 - Booleans, integers and floats keep their type. Dates, times, timestamps and durations are the
   integers that the file holds; a decimal is a float64; a dictionary is its values.
-- A column of fixed-size lists is dense; one of lists is ragged, lists of lists twice so.
+- A column of fixed-size lists is dense; one of lists is ragged, lists of lists twice so, even where
+  the outer ones have a fixed size.
 - A null list is an empty one. A null in a column of single values has to be given a value.
 """
 
@@ -36,9 +37,9 @@ class TensorColumn:
     leaf : pyarrow.DataType
         Type of its values: bool, an integer, a float, string or binary.
     ragged_rank : int
-        How many lists of any length stand around a value: 0, 1 or 2.
+        How many lists stand around a value, down to the innermost of any length: 0, 1 or 2.
     inner : int or None
-        Length of the fixed-size list around a value, if there is one.
+        Length of the fixed-size list inside of these, if there is one.
     default : object
         What stands for null where a column has single values; None if nothing does.
     """
@@ -85,12 +86,13 @@ def tensor_columns(
     for field in schema:
         leaf = _leaf(field)
         t = normal_type(field.type)
-        rank, inner = 0, None
+        depth, rank, inner = 0, 0, None
         while is_any_list(t):
+            depth += 1
             if pat.is_fixed_size_list(t):
                 inner = t.list_size if inner is None else inner * t.list_size
             else:
-                rank += 1
+                rank, inner = depth, None
             t = t.value_type
         default = None
         if field.name in given:
@@ -157,14 +159,13 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
     if array.type == column.leaf:
         return [], _without_nulls(array, column)
     array = _decoded(array)
-    lengths = []
+    lengths: list[np.ndarray[Any, Any]] = []
     while is_any_list(array.type):
-        if pat.is_fixed_size_list(array.type):
-            if array.null_count:
-                raise _null(column)
-        else:
+        if len(lengths) < column.ragged_rank:
             counts = pc.fill_null(pc.list_value_length(array), 0)
             lengths.append(counts.to_numpy().astype(np.int64, copy=False))
+        elif array.null_count:
+            raise _null(column)
         array = _decoded(array.flatten())
     if pat.is_temporal(array.type):
         array = array.view(column.leaf)

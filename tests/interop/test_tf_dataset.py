@@ -248,6 +248,24 @@ def test_sequences(tf: Any, tmp_path: Path) -> None:
     assert batches[0]["steps"].ragged_rank == 2
 
 
+@pytest.mark.parametrize("size", [1, 3000])
+def test_lists_of_any_length_in_fixed_size_lists(tf: Any, tmp_path: Path, size: int) -> None:
+    pairs = [[["a", "bc" * size], []], [["d"], ["e", ""]], [[], ["f"]]]
+    numbers = [[[1.0] * size, [2.0]], [[], [3.0, 4.0]], [[5.0], []]]
+    table = pa.table(
+        {
+            "pairs": pa.array(pairs, pa.list_(pa.list_(pa.string()), 2)),
+            "numbers": pa.array(numbers, pa.list_(pa.list_(pa.float32()), 2)),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    batches = list(tfr.tf.dataset(tmp_path / "data", batch_size=2, record_type="SequenceExample"))
+    for name in table.column_names:
+        assert [row for batch in batches for row in listed(batch[name])] == encoded(
+            table[name].to_pylist()
+        )
+
+
 def test_labels_columns_and_partitions(tf: Any, tmp_path: Path) -> None:
     table = pa.table({"x": range(6), "y": range(6), "part": ["a", "b"] * 3})
     tfr.write_table(table, tmp_path / "data", partition_by="part")
