@@ -199,6 +199,18 @@ def test_a_column_of_nulls_is_refused(tmp_path: Path) -> None:
         tfr.batches(tmp_path / "data", batch_size=2)
 
 
+@pytest.mark.parametrize("lists", [pa.list_, lambda t, *size: pa.list_(pa.list_(t, *size))])
+def test_fixed_size_lists_without_values_are_refused(tmp_path: Path, lists: Any) -> None:
+    table = pa.table({"x": pa.array([[], []], lists(pa.int64(), 0))})
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    how: Any = {"batch_size": 2, "record_type": "SequenceExample"}
+    with pytest.raises(tfr.UnsupportedTypeError, match="column 'x' holds lists of no values"):
+        tfr.batches(tmp_path / "data", **how)
+    schema = pa.schema([("x", lists(pa.int64()))])
+    (batch,) = tfr.batches(tmp_path / "data", **how, schema=schema)
+    assert rows_of(batch["x"]) == [[], []]
+
+
 # --- order ----------------------------------------------------------------------------------------
 
 

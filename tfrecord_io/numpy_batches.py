@@ -238,7 +238,8 @@ def batches(
     SchemaMismatchError
         While iterating: a null in a column of single values or fixed-size lists, without a default.
     UnsupportedTypeError
-        Text or bytes with framework="jax", whose arrays hold none.
+        A column of which no record has a value, or of fixed-size lists of no values; text or bytes
+        with framework="jax", whose arrays hold none.
     MissingDependencyError
         The framework is not installed.
     OptionError

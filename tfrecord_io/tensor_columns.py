@@ -79,7 +79,7 @@ def tensor_columns(
     OptionError
         A default for no column of single values, or one that its type cannot hold.
     UnsupportedTypeError
-        A column of which no record has a value.
+        A column of which no record has a value, or one of fixed-size lists of no values.
     """
     given = dict(defaults or {})
     found = []
@@ -94,6 +94,12 @@ def tensor_columns(
             else:
                 rank, inner = depth, None
             t = t.value_type
+        if inner == 0:
+            raise UnsupportedTypeError(
+                f"column {field.name!r} holds lists of no values, of which there are no tensors: "
+                "leave it out with columns, or read it as lists of any length with schema",
+                feature=field.name,
+            )
         default = None
         if field.name in given:
             default = _checked_default(field, leaf, given.pop(field.name))

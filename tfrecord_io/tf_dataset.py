@@ -380,6 +380,8 @@ def dataset(
         TensorFlow is not installed.
     OptionError
         A wrong argument.
+    UnsupportedTypeError
+        A column of which no record has a value, or of fixed-size lists of no values.
     FileNotFoundError, TFRecordError
         See `tfrecord_io.read_table`. What is wrong with a record is raised while iterating, as
         tf.errors.InvalidArgumentError with the same text.

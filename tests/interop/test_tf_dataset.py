@@ -266,6 +266,13 @@ def test_lists_of_any_length_in_fixed_size_lists(tf: Any, tmp_path: Path, size: 
         )
 
 
+def test_fixed_size_lists_without_values_are_refused(tf: Any, tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array([[], []], pa.list_(pa.int64(), 0)), "y": [1, 2]})
+    tfr.write_table(table, tmp_path / "data")
+    with pytest.raises(tfr.UnsupportedTypeError, match="column 'x' holds lists of no values"):
+        tfr.tf.dataset(tmp_path / "data", batch_size=2)
+
+
 def test_labels_columns_and_partitions(tf: Any, tmp_path: Path) -> None:
     table = pa.table({"x": range(6), "y": range(6), "part": ["a", "b"] * 3})
     tfr.write_table(table, tmp_path / "data", partition_by="part")
