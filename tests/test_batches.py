@@ -171,6 +171,44 @@ def test_numbers_may_be_of_numpy(data: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("t", "default"),
+    [
+        (pa.int64(), 1.5),
+        (pa.int8(), -0.5),
+        (pa.int64(), decimal.Decimal("0.5")),
+        (pa.uint16(), np.float32(0.25)),
+        (pa.float32(), 1e40),
+        (pa.float16(), np.float64(-1e6)),
+    ],
+)
+def test_defaults_that_a_type_does_not_hold(tmp_path: Path, t: pa.DataType, default: Any) -> None:
+    tfr.write_table(pa.table({"x": pa.array([None, 5], t)}), tmp_path / "data")
+    with pytest.raises(tfr.OptionError, match=f"defaults gives 'x' .*, which is no {t}"):
+        tfr.batches(tmp_path / "data", batch_size=2, defaults={"x": default})
+
+
+@pytest.mark.parametrize(
+    ("t", "default"),
+    [
+        (pa.int64(), 2.0),
+        (pa.int8(), np.int64(-128)),
+        (pa.int16(), pa.scalar(7)),
+        (pa.float32(), 0.1),
+        (pa.float16(), 0.1),
+        (pa.float32(), 3),
+        (pa.float32(), float("inf")),
+        (pa.float64(), np.float32("-inf")),
+        (pa.float32(), float("nan")),
+    ],
+)
+def test_defaults_are_numbers_of_the_type(tmp_path: Path, t: pa.DataType, default: Any) -> None:
+    tfr.write_table(pa.table({"x": pa.array([None, 5], t)}), tmp_path / "data")
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=2, defaults={"x": default})
+    plain = default.as_py() if isinstance(default, pa.Scalar) else default
+    np.testing.assert_array_equal(batch["x"], np.array([plain, 5], batch["x"].dtype))
+
+
+@pytest.mark.parametrize(
     ("options", "what"),
     [
         ({"batch_size": 0}, "batch_size"),

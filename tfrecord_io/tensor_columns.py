@@ -131,11 +131,14 @@ def _checked_default(field: pa.Field, leaf: pa.DataType, value: Any) -> Any:
         raise OptionError(
             f"defaults names {field.name!r}, which holds lists: a null list is an empty one"
         )
+    value = value.as_py() if isinstance(value, pa.Scalar) else value
     try:
-        scalar = pa.scalar(value, leaf)
+        held = pa.scalar(value, leaf).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        scalar = pa.scalar(None, leaf)
-    if not scalar.is_valid:
+        held = None
+    # Arrow cuts off fractions, and makes infinities of floats that are too large.
+    is_cut = pat.is_integer(leaf) and held != value
+    if held is None or is_cut or (pat.is_floating(leaf) and np.isinf(held) and not np.isinf(value)):
         raise OptionError(f"defaults gives {field.name!r} {value!r}, which is no {leaf}")
     return value
 
