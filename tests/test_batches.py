@@ -286,6 +286,82 @@ def test_a_large_buffer_mixes_files(data: str) -> None:
     assert max(first) - min(first) > ROWS // 2
 
 
+@pytest.mark.parametrize("shuffle", [1, 2, 3, 10, 69, 70, 500, 999, 1000, 2000])
+@pytest.mark.parametrize("rows_per_task", [70, ROWS])
+def test_half_of_the_buffer_is_given_whenever_it_is_full(
+    tmp_path: Path, shuffle: int, rows_per_task: int
+) -> None:
+    tfr.write_table(TABLE.select(["n", "text"]), tmp_path / "data", rows_per_task=rows_per_task)
+    batches = tfr.batches(tmp_path / "data", batch_size=64, shuffle=shuffle, seed=4)
+    for epoch in range(2):
+        random = np.random.default_rng([4, epoch])
+        files = [list(range(ROWS))[at : at + rows_per_task] for at in range(0, ROWS, rows_per_task)]
+        buffer: list[int] = []
+        expected: list[int] = []
+        for row in itertools.chain(*(files[at] for at in random.permutation(len(files)))):
+            buffer.append(row)
+            if len(buffer) == shuffle:
+                buffer = [buffer[at] for at in random.permutation(shuffle)]
+                given = max(shuffle // 2, 1)
+                expected += buffer[:given]
+                buffer = buffer[given:]
+        expected += [buffer[at] for at in random.permutation(len(buffer))]
+        found = list(batches)
+        assert numbers(found) == expected
+        assert [text for batch in found for text in batch["text"]] == [f"ä{n}" for n in expected]
+
+
+def test_small_buffers_do_not_copy_the_rows_behind_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tfr.write_table(pa.table({"n": range(10_000)}), tmp_path / "data")
+    concatenate, copied = pa.concat_batches, []
+
+    def counting(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        copied.append(sum(batch.num_rows for batch in batches))
+        return concatenate(batches)
+
+    monkeypatch.setattr(pa, "concat_batches", counting)
+    found = numbers(tfr.batches(tmp_path / "data", batch_size=100, shuffle=4, seed=1, threads=1))
+    assert sorted(found) == list(range(10_000))
+    assert sum(copied) <= 30_000
+
+
+@pytest.mark.parametrize(
+    ("name", "t"),
+    [
+        ("text", pa.string_view()),
+        ("raw", pa.binary_view()),
+        ("words", pa.list_(pa.string_view())),
+        ("words", pa.large_list(pa.large_string())),
+        ("text", pa.dictionary(pa.int32(), pa.string())),
+    ],
+)
+def test_all_types_are_shuffled(tmp_path: Path, name: str, t: pa.DataType) -> None:
+    tfr.write_table(TABLE.select([name, "n"]), tmp_path / "data", rows_per_task=300)
+    schema = pa.schema([(name, t), ("n", pa.int64())])
+    for batch in tfr.batches(tmp_path / "data", batch_size=64, shuffle=200, schema=schema):
+        assert rows_of(batch[name]) == TABLE[name].take(pa.array(batch["n"])).to_pylist()
+
+
+@pytest.mark.slow
+def test_more_bytes_than_the_offsets_of_arrow_reach(tmp_path: Path) -> None:
+    size, count = 20_000_000, 110
+    rows = ({"n": pa.array([n]), "raw": pa.array([bytes([n]) * size])} for n in range(count))
+    stream = map(pa.record_batch, rows)
+    schema = pa.schema([("n", pa.int64()), ("raw", pa.binary())])
+    table = pa.RecordBatchReader.from_batches(schema, stream)
+    tfr.write_table(table, tmp_path / "data", compression="zstd")
+    found = []
+    for batch in tfr.batches(tmp_path / "data", batch_size=7, shuffle=True, seed=1):
+        found += batch["n"].tolist()
+        assert [len(raw) for raw in batch["raw"]] == [size] * len(batch["n"])
+        assert [raw[-1] for raw in batch["raw"]] == batch["n"].tolist()
+    assert sorted(found) == list(range(count))
+    with pytest.raises(tfr.OptionError, match=r"batch_size is 110.*more than 2 GiB.*lower it"):
+        list(tfr.batches(tmp_path / "data", batch_size=count))
+
+
 def test_drop_remainder_and_length(data: str) -> None:
     batches = tfr.batches(data, batch_size=300)
     assert (len(batches), [len(b["n"]) for b in batches]) == (4, [300, 300, 300, 100])
@@ -333,6 +409,12 @@ def test_workers_share_a_shard(data: str) -> None:
 def test_batches_pickle(data: str) -> None:
     batches = tfr.batches(data, batch_size=100, shuffle=100, seed=2)
     assert numbers(pickle.loads(pickle.dumps(batches))) == numbers(batches)
+
+
+@pytest.mark.parametrize("shuffle", [False, True, 10])
+def test_no_columns(data: str, shuffle: bool | int) -> None:
+    batches = tfr.batches(data, batch_size=300, columns=[], shuffle=shuffle)
+    assert list(batches) == [{}] * 4
 
 
 def test_no_rows(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import OptionError
@@ -31,6 +32,13 @@ SHUFFLED_ROWS = 65_536
 #: stay in the processor's cache.
 _BLOCK_ROWS = 4096
 _BLOCK_BYTES = 4 * 1024 * 1024
+
+
+#: Of a buffer of shuffled rows about so many bytes are copied at a time: many batches, and far from
+#: the 2 GiB that the offsets of text and bytes reach.
+_PIECE_BYTES = 256 * 1024 * 1024
+
+_Places: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +93,7 @@ class RowStream:
         if self.shuffled_rows:
             tasks = tuple(tasks[at] for at in random.permutation(len(tasks)))
         rows = read_plan(replace(self.plan, tasks=tasks), threads=self.threads)
-        if self.shuffled_rows:
+        if self.shuffled_rows > 1:
             rows = _mixed(rows, self.shuffled_rows, random)
         for block in _cut(rows, self.batch_size):
             rest = block.num_rows % self.batch_size
@@ -177,29 +185,82 @@ def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
     return index, count
 
 
-def _combined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
 def _mixed(
     batches: Iterable[pa.RecordBatch], buffer_rows: int, random: np.random.Generator
 ) -> Iterator[pa.RecordBatch]:
-    """Give rows in random order out of a buffer of `buffer_rows`."""
+    """Give rows in random order out of a buffer of `buffer_rows`, of which half is given at a time.
+
+    The order does not depend on how the record batches were cut.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:
+        schema = batch.schema
+        # So that the buffer may hold more text and bytes than the offsets of a record batch reach.
+        batch = _cast(batch, _with_large_offsets(schema))
         waiting.append(batch)
         rows += batch.num_rows
-        while rows >= max(buffer_rows, 2):
-            buffer = _combined(waiting)
-            # In order of the record batches, however they were cut.
-            mixed = buffer.slice(0, buffer_rows).take(pa.array(random.permutation(buffer_rows)))
-            given = max(buffer_rows // 2, 1)
-            yield mixed.slice(0, given)
-            waiting = [mixed.slice(given), buffer.slice(buffer_rows)]
-            rows -= given
+        if rows < buffer_rows:
+            continue
+        buffer = pa.concat_batches(waiting)
+        waiting.clear()
+        places, leaving = _drawn(rows, buffer_rows, random)
+        rows -= leaving
+        for mixed in _pieces(buffer, places):
+            given = min(leaving, mixed.num_rows)
+            leaving -= given
+            if given:
+                yield _cast(mixed.slice(0, given), schema)
+            waiting.append(mixed.slice(given))
+        # The others never got in: they are the last rows of this batch.
+        waiting.append(batch.slice(batch.num_rows - (buffer.num_rows - len(places))))
+        del buffer
     if rows:
-        yield _combined(waiting).take(pa.array(random.permutation(rows)))
+        buffer = pa.concat_batches(waiting)
+        waiting.clear()
+        for mixed in _pieces(buffer, random.permutation(rows)):
+            yield _cast(mixed, schema)
+
+
+def _drawn(rows: int, buffer_rows: int, random: np.random.Generator) -> tuple[_Places, int]:
+    """Return the new order of those of the rows that get into the buffer; so many of them leave."""
+    count = buffer_rows // 2
+    order = []
+    held = np.arange(buffer_rows - count)
+    for end in range(buffer_rows, rows + 1, count):
+        buffer = np.concatenate((held, np.arange(end - count, end)))
+        mixed = buffer[random.permutation(buffer_rows)]
+        order.append(mixed[:count])
+        held = mixed[count:]
+    return np.concatenate((*order, held)), len(order) * count
+
+
+def _pieces(buffer: pa.RecordBatch, places: _Places) -> Iterator[pa.RecordBatch]:
+    """Give rows of a buffer in this order, as few at a time as small offsets reach."""
+    count = buffer.nbytes * len(places) // (buffer.num_rows * _PIECE_BYTES) + 1
+    for piece in np.array_split(places, count):
+        yield buffer.take(pa.array(piece))
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    # A cast would lose the rows of a batch without columns.
+    return batch if batch.schema == schema else batch.cast(schema)
+
+
+def _with_large_offsets(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(_large_type(field.type)) for field in schema])
+
+
+def _large_type(t: pa.DataType) -> pa.DataType:
+    if pat.is_string(t) or pat.is_string_view(t):
+        return pa.large_string()
+    if pat.is_binary(t) or pat.is_binary_view(t):
+        return pa.large_binary()
+    if pat.is_fixed_size_list(t):
+        return pa.list_(t.value_field.with_type(_large_type(t.value_type)), t.list_size)
+    if pat.is_list(t) or pat.is_large_list(t):
+        return pa.large_list(t.value_field.with_type(_large_type(t.value_type)))
+    return t
 
 
 def _cut(batches: Iterable[pa.RecordBatch], batch_size: int) -> Iterator[pa.RecordBatch]:
@@ -219,14 +280,26 @@ def _cut(batches: Iterable[pa.RecordBatch], batch_size: int) -> Iterator[pa.Reco
             rows += at
             if rows < wanted:
                 continue
-            yield _combined(waiting)
+            yield _combined(waiting, batch_size)
         while batch.num_rows - at >= block_rows:
             yield batch.slice(at, block_rows)
             at += block_rows
         waiting = [batch.slice(at)]
         rows = batch.num_rows - at
     if rows:
-        yield _combined(waiting)
+        yield _combined(waiting, batch_size)
+
+
+def _combined(batches: Sequence[pa.RecordBatch], batch_size: int) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowInvalid as error:
+        raise OptionError(
+            f"batch_size is {batch_size}, and so many rows have more than 2 GiB of text or bytes, "
+            "or 2**31 values of lists, in one column; lower it"
+        ) from error
 
 
 def _block_rows(batch: pa.RecordBatch, batch_size: int) -> int:
