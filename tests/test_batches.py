@@ -280,6 +280,14 @@ def test_seed_and_epoch_decide_the_order(data: str) -> None:
     assert numbers(batches) == epochs(5, 1)[1]
 
 
+@pytest.mark.parametrize("epoch", [-1, 1.0, None])
+def test_epochs_that_are_none(data: str, epoch: Any) -> None:
+    batches = tfr.batches(data, batch_size=64, shuffle=200, seed=5)
+    with pytest.raises(tfr.OptionError, match=f"epoch is {epoch}; it must be a whole number"):
+        batches.set_epoch(epoch)
+    assert batches.epoch == 0
+
+
 def test_a_large_buffer_mixes_files(data: str) -> None:
     first = numbers(tfr.batches(data, batch_size=100, shuffle=True, seed=3))[:100]
     # Of ten thousand such draws not one would lie within half of the rows.

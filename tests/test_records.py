@@ -232,6 +232,9 @@ def test_random_access(tmp_path: Path, options: object) -> None:
         for index in (12, -13):
             with pytest.raises(IndexError, match="the file has 12"):
                 reader[index]
+        for other in (1.5, "a", None):
+            with pytest.raises(TypeError, match="as an integer"):
+                reader[other]  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("options", [None, "GZIP"])

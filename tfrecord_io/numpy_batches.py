@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from tfrecord_io.errors import MissingDependencyError, UnsupportedTypeError
+from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.read import Paths
@@ -79,8 +80,15 @@ class Batches:
         ----------
         epoch : int
             Its number, 0-based.
+
+        Raises
+        ------
+        OptionError
+            There is no such epoch.
         """
-        self._epoch = epoch
+        if not isinstance(epoch, Integral) or epoch < 0:
+            raise OptionError(f"epoch is {epoch!r}; it must be a whole number of 0 or more")
+        self._epoch = int(epoch)
 
     def of_worker(self, index: int, count: int) -> Batches:
         """Return the share of one of several workers: no row is in two of them.

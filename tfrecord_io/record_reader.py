@@ -9,6 +9,7 @@ file.
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -140,7 +141,7 @@ class TFRecordReader(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
         if isinstance(index, slice):
             return [self[at] for at in range(*index.indices(len(self)))]
-        position = index.__index__()
+        position = operator.index(index)
         count = len(self)
         if not -count <= position < count:
             raise IndexError(f"record {position} is asked for, and the file has {count}")
