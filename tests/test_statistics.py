@@ -205,6 +205,22 @@ class TestValues:
         assert x.values.mean == pytest.approx(exact, rel=1e-15)
         assert x.distinct == 3
 
+    def test_means_are_as_exact_as_doubles(self, tmp_path):
+        times = [1_760_000_000_123_456_789 + n * 7 for n in range(1000)]
+        table = pa.table(
+            {
+                "ints": pa.array([2**62, -(2**62), 1, 0] * 250),
+                "floats": pa.array([1e30, 1.0, -1e30, 0.0] * 250, pa.float32()),
+                "times": pa.array(times, pa.timestamp("ns")),
+            }
+        )
+        tfr.write_table(table, tmp_path / "x")
+        found = features(tmp_path / "x")
+        assert found["ints"].values.mean == 0.25
+        assert abs(found["floats"].values.mean - 0.25) <= 1e30 * 2**-45
+        mean = pa.scalar(found["times"].values.mean, pa.timestamp("ns")).value
+        assert abs(mean - sum(times) // 1000) <= 512
+
     def test_strings_of_all_lengths(self, tmp_path):
         long = "the same beginning for all of them, "
         texts = [long[:n] + str(k) for n in range(37) for k in range(40)]

@@ -84,8 +84,8 @@ def compute_statistics(
     Returns
     -------
     Statistics
-        Counts, extremes and means are exact; distinct values, quantiles and frequent strings are
-        estimates whose errors the classes tell.
+        Counts and extremes are exact, means as exact as doubles; distinct values, quantiles and
+        frequent strings are estimates. The classes tell their errors.
 
     Raises
     ------

@@ -20,8 +20,13 @@ class NumberStatistics:
         How many there are; NaNs are not among them.
     nans : int
         How many NaNs there are.
-    min, mean, max : number, date, time or None
-        Exact, in the column's type; None without numbers. The mean of ints is a float.
+    min, max : number, date, time or None
+        Exact, in the column's type; None without numbers.
+    mean : number, date, time or None
+        In the column's type; that of ints is a float. Ints, dates and times are added up exactly,
+        and their mean has the 53 bits of a double: that of timestamps in nanoseconds may be off by
+        some hundred. Floats and decimals are added up as doubles: where they cancel each other out,
+        the mean has the error that a sum of the greatest ones has.
     quantiles : dict of str to number, date or time
         ``"1%"``, ``"5%"``, ``"25%"``, ``"50%"``, ``"75%"``, ``"95%"`` and ``"99%"``: values of a
         sample. Exact up to 16,383 numbers, beyond with an error of about 0.6 % of the ranks.
