@@ -414,6 +414,17 @@ def test_workers_share_a_shard(data: str) -> None:
     assert sorted(itertools.chain(*shared)) == sorted(numbers(batches))
 
 
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_each_worker_has_a_last_batch(data: str, drop_remainder: bool) -> None:
+    batches = tfr.batches(data, batch_size=33, drop_remainder=drop_remainder)
+    for count in (1, 2, 4):
+        workers = [batches.of_worker(index, count) for index in range(count)]
+        lengths = [len(list(worker)) for worker in workers]
+        assert [len(worker) for worker in workers] == lengths
+        more = sum(lengths) - len(batches)
+        assert -count < more <= 0 if drop_remainder else 0 <= more < count
+
+
 def test_batches_pickle(data: str) -> None:
     batches = tfr.batches(data, batch_size=100, shuffle=100, seed=2)
     assert numbers(pickle.loads(pickle.dumps(batches))) == numbers(batches)

@@ -35,6 +35,12 @@ def _make_class() -> Any:
         path, batch_size=1024), batch_size=None, num_workers=4)``. Each worker reads pieces of the
         data that no other does. A compressed file is one piece. Workers that live for one epoch do
         not know which one it is: tell the dataset with `set_epoch` before each.
+
+        ``len()``, and so that of the DataLoader, counts the batches of one process, since PyTorch
+        does not tell a dataset how many workers there are. Each of n workers has a last batch of
+        its own, with fewer rows: together they may give up to n - 1 batches more, of which PyTorch
+        warns, or with ``drop_remainder`` as many less. ``sum(len(batches.of_worker(i, n)) for i in
+        range(n))`` is their number, where ``batches`` is what `tfrecord_io.batches` returns.
         """
 
         def __init__(self, path: Any, **options: Any) -> None:
