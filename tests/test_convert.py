@@ -177,6 +177,19 @@ class TestSingleFile:
         convert(parquet, tmp_path / "x.tfrecord", mode="append")
         assert len(data_files(tmp_path / "x.tfrecord")) == 6
 
+    def test_a_file_of_another_format_keeps_out_of_a_data_set(
+        self, parquet: Path, tmp_path: Path
+    ) -> None:
+        """Whose readers would refuse it, and with it all of the data set."""
+        convert(parquet, tmp_path / "ds")
+        before = tree(tmp_path)
+        with pytest.raises(OptionError, match="csv file in a data set of tfrecord files"):
+            convert(tmp_path / "ds", tmp_path / "ds" / "x.csv")
+        assert tree(tmp_path) == before
+        convert(tmp_path / "ds", tmp_path / "ds" / "_x.csv")
+        convert(parquet, tmp_path / "ds" / "more.tfrecord")
+        assert read_table(tmp_path / "ds").num_rows == 60
+
     def test_error(self, parquet: Path, tmp_path: Path) -> None:
         (tmp_path / "x.tfrecord").write_bytes(b"old")
         before = tree(tmp_path)

@@ -218,6 +218,7 @@ def convert(
             f"columns is empty, and {writes} files hold no rows without columns; name at least one"
         )
     if is_file:
+        _refuse_folder(target, writes, options)
         if max_records_per_file is not None:
             raise OptionError(
                 "max_records_per_file cuts a data set into files, and the target is a single "
@@ -359,6 +360,19 @@ def _target_format(
     if reads != "tfrecord":
         return "tfrecord"
     raise OptionError("the target's name tells no format; give to_format")
+
+
+def _refuse_folder(target: str | os.PathLike[str], writes: str, options: dict[str, Any]) -> None:
+    """Raise `OptionError` if a target file would be taken for one of a data set."""
+    storage, path = open_storage(target, options)
+    folder, _, name = path.rpartition("/")
+    told = None if name.startswith(("_", ".")) else _told_by_manifest(storage, folder or "/")
+    if told not in (None, writes):
+        raise OptionError(
+            f"the target would be a {writes} file in a data set of {told} files, whose readers "
+            "take it for one of them; choose another folder",
+            path=storage.url(path),
+        )
 
 
 def _is_file(
