@@ -19,7 +19,7 @@ import tfrecord_io as tfr
 from tfrecord_io.cli.arguments import filters_of, parse_filter, parse_names, parse_setting
 from tfrecord_io.cli.main import program
 from tfrecord_io.cli.tables import RowTable
-from tfrecord_io.cli.values import plain_values, printable, short_text
+from tfrecord_io.cli.values import json_lines, plain_values, printable, short_text
 from tfrecord_io.storage import open_storage
 from tfrecord_io.write import plan_write, write_task
 
@@ -253,6 +253,19 @@ def test_values_do_not_reach_the_terminal_as_commands():
     assert short_text("\x1b]0;title\x07", pa.string()).plain == "\\x1b]0;title\\x07"
     assert short_text("[bold]x[/bold]", pa.string()).plain == "[bold]x[/bold]"
     assert printable("a\u202eb\n", keep="\n") == "a\\u202eb\n"
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_timestamps_of_json_have_the_form_of_iso_8601(zone):
+    stamps = pa.array([0, None, 1_700_000_000_123_456]).cast(pa.timestamp("us", zone))
+    lists = pa.ListArray.from_arrays([0, 1, 2, 3], stamps)
+    encoded = stamps.dictionary_encode()
+    batch = pa.RecordBatch.from_arrays([stamps, lists, encoded], ["t", "l", "d"])
+    for line, stamp in zip(json_lines(batch), stamps.to_pylist(), strict=True):
+        row = json.loads(line)
+        text = None if stamp is None else stamp.isoformat(timespec="microseconds")
+        text = text and text.replace("+00:00", "Z")
+        assert row == {"t": text, "l": [text], "d": text}
 
 
 def test_times_and_decimals_are_texts():

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,12 +22,14 @@ import pyarrow.types as pat
 from rich.filesize import decimal as size_text
 from rich.text import Text
 
-from tfrecord_io.schema import is_any_list
+from tfrecord_io.schema import is_any_list, leaf_type
 
 #: Values of a list, and characters of a text, that a person gets to see.
 _SHOWN_ITEMS = 3
 _SHOWN_CHARACTERS = 40
 _SHOWN_BYTES = 8
+
+_DAY_AND_TIME = re.compile(r"(?<=-\d\d) (?=\d\d:)")
 
 _NULL = Text("null", style="dim")
 
@@ -59,13 +62,13 @@ def _plain_type(t: pa.DataType) -> pa.DataType:
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
     """Return each row as a JSON object, on a line of its own."""
-    columns = [plain_values(column) for column in batch.columns]
+    columns = [
+        [_json_value(value, leaf_type(column.type)) for value in plain_values(column)]
+        for column in batch.columns
+    ]
     names = batch.schema.names
     for row in range(batch.num_rows):
-        values = {
-            name: _json_value(column[row]) for name, column in zip(names, columns, strict=True)
-        }
-        yield json_line(values)
+        yield json_line({name: column[row] for name, column in zip(names, columns, strict=True)})
 
 
 def json_line(value: Any) -> str:
@@ -73,9 +76,12 @@ def json_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: Any, leaf: pa.DataType) -> Any:
     if isinstance(value, list):
-        return [_json_value(item) for item in value]
+        return [_json_value(item, leaf) for item in value]
+    if isinstance(value, str) and pat.is_timestamp(leaf):
+        # A person reads the space that Arrow writes, a program a T.
+        return _DAY_AND_TIME.sub("T", value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
