@@ -7,10 +7,15 @@ import tfrecord_io as tfr
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
+from pyspark.sql.functions import lit  # noqa: E402
 
 
 def rows(frame):
     return sorted(map(tuple, frame.collect()), key=repr)
+
+
+def snapshot(folder):
+    return {path.name: path.read_bytes() for path in folder.rglob("part-*")}
 
 
 def reread(spark, path):
@@ -80,24 +85,118 @@ def test_inserting_into_a_table(spark, table, words):
         frame = spark.read.format("tfrecord").option("recordType", "SequenceExample")
         return rows(frame.load(str(words)))
 
-    spark.sql("INSERT INTO words VALUES ('new', 3)")
+    here = f"words WITH (path='{words}')"
+    spark.sql(f"INSERT INTO {here} VALUES ('new', 3)")
     assert (words / "number=3").is_dir()
     assert stored() == rows(spark.table("words")) == [("bat", 8), ("new", 3), ("xyz", 1)]
-    spark.sql("INSERT INTO words SELECT upper(word), number + 1 FROM words WHERE number = 8")
+    spark.sql(f"INSERT INTO {here} SELECT upper(word), number + 1 FROM words WHERE number = 8")
     assert ("BAT", 9) in stored()
-    spark.sql("INSERT OVERWRITE words VALUES ('only', 4)")
+    spark.sql(f"INSERT INTO {here} BY NAME SELECT number + 1 AS number, word FROM words")
+    assert ("BAT", 10) in stored()
+    spark.sql(f"INSERT OVERWRITE {here} VALUES ('only', 4)")
     assert stored() == rows(spark.table("words")) == [("only", 4)]
-
-
-def test_inserting_columns_of_the_same_names_and_types(spark, table, words):
-    """Spark passes them on as they are, and what the table tells is lost: WITH says it again."""
-    spark.createDataFrame([("z", 5)], "word string, number int").createOrReplaceTempView("more")
-    with pytest.raises(AnalysisException, match=r"WITH \(path='...'\)"):
-        spark.sql("INSERT INTO words SELECT * FROM more")
+    # Spark passes columns of the same names and types on as they are: WITH says all of it.
     said = f"path='{words}', partitionBy='number', recordType='SequenceExample'"
+    spark.createDataFrame([("z", 5)], "word string, number int").createOrReplaceTempView("more")
     spark.sql(f"INSERT INTO words WITH ({said}) SELECT * FROM more")
-    assert ("z", 5) in rows(spark.table("words"))
+    assert stored() == rows(spark.table("words")) == [("only", 4), ("z", 5)]
     spark.catalog.dropTempView("more")
+
+
+def statement(text):
+    return lambda spark: spark.sql(text)
+
+
+@pytest.fixture
+def two_tables(spark, tmp_path):
+    """The folders of two tables with the same columns, and a view of the first."""
+    folders = {}
+    for name, first in (("source", 0), ("target", 10)):
+        folders[name] = tmp_path / name
+        frame = spark.range(first, first + 3).selectExpr("id", "id % 2 as p")
+        frame.write.format("tfrecord").save(str(folders[name]))
+        spark.sql(f"CREATE TABLE {name} USING tfrecord LOCATION '{folders[name]}'")
+    options = f"OPTIONS (path '{folders['source']}')"
+    spark.sql(f"CREATE TEMPORARY VIEW view_of_source USING tfrecord {options}")
+    yield folders
+    spark.catalog.dropTempView("view_of_source")
+    for name in folders:
+        spark.sql(f"DROP TABLE {name}")
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        statement("INSERT INTO target SELECT * FROM source"),
+        statement("INSERT INTO target BY NAME SELECT p, id FROM source"),
+        statement("INSERT OVERWRITE target SELECT * FROM source WHERE id < 2"),
+        statement("INSERT OVERWRITE target SELECT * FROM view_of_source"),
+        # Seen from here these are no different.
+        statement("INSERT INTO target SELECT id + 1, p FROM source"),
+        statement("INSERT INTO target VALUES (1, 1)"),
+        statement("INSERT OVERWRITE source SELECT * FROM source"),
+        lambda spark: spark.table("source").write.insertInto("target"),
+        lambda spark: spark.table("source").write.insertInto("target", overwrite=True),
+        lambda spark: spark.table("source").writeTo("target").append(),
+    ],
+)
+def test_a_write_that_spark_tells_no_target_of(spark, two_tables, write):
+    """Columns remember the table that a query reads just as that which it writes to."""
+    before = {name: snapshot(folder) for name, folder in two_tables.items()}
+    with pytest.raises(AnalysisException, match=r"nothing was written.*WITH \(path='...'\)"):
+        write(spark)
+    assert {name: snapshot(folder) for name, folder in two_tables.items()} == before
+
+
+def test_columns_that_went_through_other_files(spark, two_tables, tmp_path):
+    spark.table("source").write.parquet(str(tmp_path / "parquet"))
+    frame = spark.read.parquet(str(tmp_path / "parquet"))
+    before = snapshot(two_tables["source"])
+    with pytest.raises(AnalysisException, match="nothing was written"):
+        frame.write.insertInto("target", overwrite=True)
+    assert snapshot(two_tables["source"]) == before
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda spark, path: spark.sql(
+            f"INSERT OVERWRITE target WITH (path='{path}') SELECT * FROM source WHERE id < 2"
+        ),
+        lambda spark, path: (
+            spark.table("source")
+            .where("id < 2")
+            .write.format("tfrecord")
+            .mode("overwrite")
+            .save(path)
+        ),
+    ],
+)
+def test_a_write_that_says_its_target(spark, two_tables, write):
+    path, before = str(two_tables["target"]), snapshot(two_tables["source"])
+    write(spark, path)
+    assert rows(spark.table("target")) == [(0, 0), (1, 1)]
+    spark.table("source").where("id = 2").writeTo("target").option("path", path).append()
+    assert rows(spark.table("target")) == [(0, 0), (1, 1), (2, 0)]
+    assert snapshot(two_tables["source"]) == before
+
+
+def test_overwriting_by_the_second_api(classic, tmp_path):
+    for name in ("one", "two"):
+        classic.range(2).write.format("tfrecord").save(str(tmp_path / name))
+    classic.sql(f"CREATE TABLE one USING tfrecord LOCATION '{tmp_path / 'one'}'")
+    try:
+        before = snapshot(tmp_path / "one")
+        with pytest.raises(AnalysisException, match="nothing was written"):
+            classic.table("one").writeTo("one").overwrite(lit(True))
+        path = str(tmp_path / "two")
+        classic.table("one").where("id = 1").writeTo("one").option("path", path).overwrite(
+            lit(True)
+        )
+        assert reread(classic, path) == [(1,)]
+        assert snapshot(tmp_path / "one") == before
+    finally:
+        classic.sql("DROP TABLE one")
 
 
 def test_a_table_by_the_api(spark, words):
@@ -128,7 +227,7 @@ def test_a_table_with_columns_of_its_own(spark, words):
     spark.sql(f"CREATE TABLE own (word string) USING tfrecord LOCATION '{words}'")
     try:
         for statement in ("SELECT * FROM own", "INSERT INTO own VALUES ('x')"):
-            with pytest.raises(AnalysisException, match="without columns"):
+            with pytest.raises(AnalysisException, match="there is no path"):
                 spark.sql(statement).collect()
         said = f"path='{words}', recordType='SequenceExample'"
         assert rows(spark.sql(f"SELECT * FROM own WITH ({said})")) == [("bat",), ("xyz",)]

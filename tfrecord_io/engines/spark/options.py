@@ -244,9 +244,21 @@ class _Texts:
                 "there is no path. Name one: load(path), save(path) or OPTIONS (path '...'). Of a "
                 "table in the catalog Spark tells a Python data source no path: make the table of "
                 "data that are there, CREATE TABLE name USING tfrecord LOCATION '...' without "
-                "columns and without AS SELECT, or say FROM or INTO name WITH (path='...')"
+                "columns and without AS SELECT, or say FROM name WITH (path='...')"
             )
         return found
+
+    def target(self) -> str:
+        path = self.text("path")
+        if not path:
+            raise OptionError(
+                "there is no path, and nothing was written. Spark does not tell a Python data "
+                "source which table of the catalog it writes to, so say where: "
+                'df.write.format("tfrecord").mode("append").save(path), or in SQL '
+                "INSERT INTO name WITH (path='...') SELECT ... A table cannot be made AS SELECT: "
+                "save the rows first, then CREATE TABLE name USING tfrecord LOCATION '...'"
+            )
+        return path
 
 
 def is_of_table(name: str) -> bool:
@@ -386,7 +398,7 @@ def write_options(
     """
     texts = _Texts(options)
     hadoop = texts.hadoop(settings)
-    path = resolve(texts.paths()[0], hadoop)
+    path = resolve(texts.target(), hadoop)
     request = json.loads(options[REQUEST_OPTION]) if REQUEST_OPTION in options else {}
     partition_by = request.get("partition_by") or texts.names("partitionBy") or ()
     mode = request.get("mode") or ("overwrite" if overwrite else "append")

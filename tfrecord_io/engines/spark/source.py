@@ -87,7 +87,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     @in_worker
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads these columns."""
-        options = read_options(tables.options_of(schema, self.options), self._settings)
+        options = read_options(tables.options_to_read(schema, self.options), self._settings)
         kind = reading.FilteringReader if options.push_filters else reading.Reader
         return kind(reading.Rows(options, _readable(schema, options), self._stored_schema()))
 
@@ -106,7 +106,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     @in_worker
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Begin a write."""
-        known = tables.options_of(schema, self.options)
+        known = tables.options_to_write(schema, self.options)
         options = write_options(known, self._settings, overwrite=overwrite)
         made = writing.make_writer(options, schema)
         keep_what_is_loaded()

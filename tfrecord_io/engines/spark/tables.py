@@ -2,7 +2,11 @@
 
 Of a table in the catalog Spark gives a Python data source the columns and nothing else: neither
 path nor options. But it asks for the columns when the table is made, with path and options, and
-keeps the metadata of columns. So the first column tells.
+keeps the metadata of columns. So the first column tells what to read.
+
+It does not tell where to write. Spark gives a writer the table's columns where it has to fit those
+of the query to them, and the query's own where they fit already; these may remember a table that
+the query reads. The two look alike, so a write goes to the path among its options, or nowhere.
 """
 
 from __future__ import annotations
@@ -44,15 +48,30 @@ def remembering(
     return StructType(fields)
 
 
-def options_of(struct: StructType, options: Mapping[str, str]) -> Mapping[str, str]:
+def options_to_read(struct: StructType, options: Mapping[str, str]) -> Mapping[str, str]:
     """Return options, with those that the columns tell if they are of the same path."""
-    told = next((field.metadata[_KEY] for field in struct if _KEY in (field.metadata or {})), None)
-    if told is None or REQUEST_OPTION in options:
-        return options
-    known = json.loads(told)
-    if "path" in options and _bare(known.get("path", "")) != _bare(options["path"]):
+    known = _known(struct)
+    if "path" in options and not _is_of(options["path"], known):
         return options
     return {**known, **options}
+
+
+def options_to_write(struct: StructType, options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return options, with those that the columns tell if the path is told and theirs."""
+    known = _known(struct)
+    if REQUEST_OPTION in options or not _is_of(options.get("path", ""), known):
+        return options
+    return {**known, **options}
+
+
+def _known(struct: StructType) -> dict[str, str]:
+    told = next((field.metadata[_KEY] for field in struct if _KEY in (field.metadata or {})), "{}")
+    known: dict[str, str] = json.loads(told)
+    return known
+
+
+def _is_of(path: str, known: Mapping[str, str]) -> bool:
+    return path != "" and _bare(known.get("path", "")) == _bare(path)
 
 
 def _bare(path: str) -> str:
