@@ -104,7 +104,7 @@ def test_inserting_into_a_table(spark, table, words):
 
 
 def statement(text):
-    return lambda spark: spark.sql(text)
+    return lambda spark, **folders: spark.sql(text.format(**folders))
 
 
 @pytest.fixture
@@ -179,6 +179,76 @@ def test_a_write_that_says_its_target(spark, two_tables, write):
     spark.table("source").where("id = 2").writeTo("target").option("path", path).append()
     assert rows(spark.table("target")) == [(0, 0), (1, 1), (2, 0)]
     assert snapshot(two_tables["source"]) == before
+
+
+REFUSED_CREATE = [
+    statement("CREATE TABLE new USING tfrecord LOCATION '{new}' AS SELECT * FROM source"),
+    statement("CREATE TABLE new USING tfrecord OPTIONS (path '{target}') AS SELECT * FROM source"),
+    statement("CREATE TABLE new USING tfrecord AS SELECT * FROM source"),
+    statement("CREATE OR REPLACE TABLE target USING tfrecord LOCATION '{target}' SELECT 1 AS id"),
+    statement("REPLACE TABLE target USING tfrecord AS SELECT * FROM source WHERE id < 2"),
+    statement("-- a\ncreate /* b */ or replace table plain using `tfrecords` select * from source"),
+    lambda spark, new, target: spark.table("source").writeTo("new").using("tfrecord").create(),
+    lambda spark, new, target: (
+        spark.table("source").writeTo("new").using("tfrecord").option("path", new).create()
+    ),
+    lambda spark, new, target: (
+        spark.table("source")
+        .writeTo("target")
+        .using("tfrecord")
+        .option("path", target)
+        .createOrReplace()
+    ),
+    lambda spark, new, target: spark.table("source").writeTo("plain").using("tfrecord").replace(),
+    lambda spark, new, target: spark.catalog.createTable(
+        "new", source="tfrecord", schema=spark.table("source").schema, path=target
+    ),
+]
+
+
+@pytest.mark.parametrize("make", REFUSED_CREATE)
+def test_tables_that_are_refused(spark, two_tables, tmp_path, make):
+    spark.sql("CREATE TABLE plain USING parquet AS SELECT 5 AS x")
+    before = {name: snapshot(folder) for name, folder in two_tables.items()}
+    try:
+        with pytest.raises(
+            AnalysisException, match=r"CREATE TABLE name USING|leave the schema out"
+        ):
+            make(spark, new=str(tmp_path / "new"), target=str(two_tables["target"]))
+        assert not spark.catalog.tableExists("new")
+        assert not (tmp_path / "new").exists()
+        assert {name: snapshot(folder) for name, folder in two_tables.items()} == before
+        assert rows(spark.table("target")) == [(10, 0), (11, 1), (12, 0)]
+        assert rows(spark.table("plain")) == [(5,)]
+    finally:
+        spark.sql("DROP TABLE plain")
+
+
+def test_tables_of_other_formats(spark, two_tables):
+    """What is completed for this format is as before for others, whatever they select."""
+    parquet = "CREATE OR REPLACE TABLE other USING parquet AS SELECT * FROM source"
+    with pytest.raises(AnalysisException, match="does not support REPLACE TABLE AS SELECT"):
+        spark.sql(parquet)
+    frame = spark.table("source")
+    frame.writeTo("other").using("parquet").create()
+    try:
+        frame.write.insertInto("other")
+        assert spark.sql("SELECT * FROM other WHERE id = ?", args=[2]).count() == 2
+    finally:
+        spark.sql("DROP TABLE other")
+    spark.catalog.createTable("other", source="parquet", schema=frame.schema)
+    spark.sql("DROP TABLE other")
+
+
+def test_the_format_as_the_default_of_tables(spark, two_tables):
+    spark.conf.set("spark.sql.sources.default", "tfrecord")
+    try:
+        with pytest.raises(AnalysisException, match="nothing was done"):
+            spark.table("source").writeTo("target").createOrReplace()
+        with pytest.raises(AnalysisException, match="nothing was done"):
+            spark.sql("REPLACE TABLE target SELECT * FROM source")
+    finally:
+        spark.conf.unset("spark.sql.sources.default")
 
 
 def test_overwriting_by_the_second_api(classic, tmp_path):

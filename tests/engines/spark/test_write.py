@@ -438,8 +438,12 @@ def test_other_formats_pass_through(spark, tmp_path):
 
 
 def test_unregister_restores(sessions, tmp_path):
+    from pyspark.sql import catalog as classic_catalog
     from pyspark.sql import readwriter as of_classic
+    from pyspark.sql import session as classic_session
+    from pyspark.sql.connect import catalog as connect_catalog
     from pyspark.sql.connect import readwriter as of_connect
+    from pyspark.sql.connect import session as connect_session
     from pyspark.sql.connect.streaming import readwriter as streams_of_connect
     from pyspark.sql.streaming import readwriter as streams_of_classic
 
@@ -452,6 +456,13 @@ def test_unregister_restores(sessions, tmp_path):
         ),
     }
     names[of_connect], names[streams_of_connect] = names.values()
+    of_tables = ("create", "replace", "createOrReplace")
+    for module in (of_classic, of_connect):
+        names[module] += tuple(f"DataFrameWriterV2.{name}" for name in of_tables)
+    for module in (classic_session, connect_session):
+        names[module] = ("SparkSession.sql",)
+    for module in (classic_catalog, connect_catalog):
+        names[module] = ("Catalog.createTable",)
 
     def methods():
         return [

@@ -4,8 +4,9 @@
 own formats. `read_tfrecord` and `write_tfrecord` do the same without changing anything in Spark.
 
 The package translates and does nothing else: `source` is what Spark calls; `reading` and `writing`
-give the core's tasks to Spark's, `streaming` does so batch by batch; `completion` and
-`stream_completion` fill in what Spark does not let through a Python data source; `options`,
+give the core's tasks to Spark's, `streaming` does so batch by batch; `completion`,
+`stream_completion` and `table_completion` fill in, or refuse, what Spark does not let through a
+Python data source; `options`,
 `settings` and `stores` say in the core's words what was asked for; `types` and `filters` translate
 columns and filters, `conditions` errors.
 """
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 try:
     from pyspark.errors import AnalysisException
 
-    from tfrecord_io.engines.spark import completion, stream_completion
+    from tfrecord_io.engines.spark import completion, stream_completion, table_completion
 except ImportError as error:
     raise MissingDependencyError(
         "the Spark adapter needs pyspark 4.1 or newer; install tfrecord-io[spark]"
@@ -48,7 +49,8 @@ def register(session: SparkSession) -> None:
     """Bring ``format("tfrecord")``, and ``"tfrecords"``, to a session.
 
     Completes DataFrameReader, DataFrameWriter and their twins for streams in this process, see
-    `tfrecord_io.engines.spark.completion`. Calling it again takes over changed settings for SQL.
+    `tfrecord_io.engines.spark.completion`, and what makes tables of the catalog. Calling it again
+    takes over changed settings for SQL.
 
     Parameters
     ----------
@@ -71,6 +73,7 @@ def register(session: SparkSession) -> None:
         _registered.append(session)
     completion.install(connect=is_connect(session))
     stream_completion.install(connect=is_connect(session))
+    table_completion.install(connect=is_connect(session))
 
 
 def unregister(session: SparkSession | None = None) -> None:

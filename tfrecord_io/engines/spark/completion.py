@@ -132,6 +132,13 @@ class _Classic:
         return self.writer(writer._df)
 
 
+def java_field(java: Any, name: str) -> Any:
+    """Return a field, private or not, of an object of this process's JVM."""
+    found = java.getClass().getDeclaredField(name)
+    found.setAccessible(True)
+    return found.get(java)
+
+
 def scala_sequence(java: Any) -> tuple[str, ...]:
     """Return a Scala Seq of this process's JVM."""
     return tuple(java.apply(index) for index in range(java.size()))

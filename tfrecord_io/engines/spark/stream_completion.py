@@ -29,6 +29,7 @@ from tfrecord_io.engines.spark.completion import (
     complete,
     is_needed,
     is_ours,
+    java_field,
     load_columns,
     refusal,
     request,
@@ -79,33 +80,27 @@ class _Classic:
 
     def reading(self, reader: Any) -> Reading:
         java = reader._jreader
-        given = _field(java, "userSpecifiedSchema")
+        given = java_field(java, "userSpecifiedSchema")
         return Reading(
             session=reader._spark,
-            source=_field(java, "source"),
+            source=java_field(java, "source"),
             schema=given.get().json() if given.isDefined() else "",
-            options=scala_map(_field(java, "extraOptions")),
+            options=scala_map(java_field(java, "extraOptions")),
         )
 
     def starting(self, writer: Any) -> _Starting:
         java = writer._jwrite
-        columns = _field(java, "partitioningColumns")
+        columns = java_field(java, "partitioningColumns")
         return _Starting(
             session=writer._spark,
-            source=_field(java, "source"),
-            output_mode=_field(java, "outputMode").toString(),
+            source=java_field(java, "source"),
+            output_mode=java_field(java, "outputMode").toString(),
             partition_by=scala_sequence(columns.get()) if columns.isDefined() else (),
-            options=scala_map(_field(java, "extraOptions")),
+            options=scala_map(java_field(java, "extraOptions")),
         )
 
     def columns(self, writer: Any) -> Any:
         return writer._df.schema
-
-
-def _field(java: Any, name: str) -> Any:
-    found = java.getClass().getDeclaredField(name)
-    found.setAccessible(True)
-    return found.get(java)
 
 
 class _Connect:
