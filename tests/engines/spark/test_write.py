@@ -573,28 +573,32 @@ def texts(session, count):
     )
 
 
+def numbers(session, count):
+    return session.range(5000).selectExpr(*(f"id as number{at}" for at in range(count)))
+
+
 def test_rows_are_counted_where_that_is_safe(classic, tmp_path, limits):
-    wide = texts(classic, 20)
-    assert limits(wide, tmp_path / "texts") == (ANY_BYTES, "2048")
-    assert rows(classic.read.format("tfrecord").load(str(tmp_path / "texts"))) == rows(wide)
-    numbers = classic.range(5).selectExpr("id", "double(id) as x", "date'2024-01-01' as day")
-    assert limits(numbers, tmp_path / "few numbers") == (ANY_BYTES, "10000")
-    many = classic.range(5).selectExpr(*(f"id as number{at}" for at in range(1024)))
+    few = classic.range(5).selectExpr("id", "double(id) as x", "date'2024-01-01' as day")
+    assert limits(few, tmp_path / "few numbers") == (ANY_BYTES, "10000")
+    many = numbers(classic, 1024).limit(5)
     assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "256")
+    assert rows(classic.read.format("tfrecord").load(str(tmp_path / "many numbers"))) == rows(many)
 
 
 def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
     bytes_alone = (str(4 * 2**20), None)
-    wide = texts(classic, 20)
+    wide = numbers(classic, 20)
     for number, frame in enumerate(
         [
-            texts(classic, 3),
-            wide.selectExpr("*", "binary(text1) as data"),
+            texts(classic, 1),
+            texts(classic, 20),
+            wide.selectExpr("*", "string(number1) as text"),
+            wide.selectExpr("*", "binary('x') as data"),
             wide.selectExpr("*", "array(1L) as items"),
             # These hand rows to Python themselves, under the same limits.
             wide.mapInArrow(lambda batches: batches, wide.schema),
             wide.mapInArrow(lambda batches: batches, wide.schema).cache(),
-            wide.withColumn("more", udf(lambda text: text)("text1")).where("more <> 'x'"),
+            wide.withColumn("more", udf(lambda value: value, "long")("number1")).where("more > 1"),
             wide.select("*", explode(lit([1, 2]))),
         ]
     ):
@@ -604,6 +608,14 @@ def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
         assert limits(wide, tmp_path / "set") == bytes_alone
     finally:
         classic.conf.unset(ROWS_OPTION)
+
+
+def test_one_long_text_among_many_columns(spark, tmp_path):
+    """Spark's own limit holds for such rows; of 2,048 of them the JVM would have no memory left."""
+    short = [f"id as number{at}" for at in range(15)]
+    frame = spark.range(0, 3000, 1, 1).selectExpr(*short, "repeat('x', 400000) as text")
+    frame.write.format("tfrecord").option("compression", "gzip").save(str(tmp_path / "data"))
+    assert tfr.count_rows(tmp_path / "data") == 3000
 
 
 def test_workers_get_batches_of_so_many_rows(classic, tmp_path):
@@ -622,7 +634,7 @@ def test_workers_get_batches_of_so_many_rows(classic, tmp_path):
 
     target = tmp_path / "counts"
     classic.dataSource.register(Probe)
-    frame = texts(classic, 20).coalesce(1)
+    frame = numbers(classic, 128).coalesce(1)
     with small_batches(classic, frame):
         frame.write.format("probe").mode("append").save()
     assert target.read_text() == "2048 2048 904"

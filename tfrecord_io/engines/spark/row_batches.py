@@ -5,8 +5,7 @@ way, but to know when a batch has its bytes Spark asks every column for its size
 40 columns a quarter of all that a write costs. To count rows costs nothing, so rows are counted
 where that is safe:
 
-- The types say how long a row is; or, of many columns, texts are the only ones that may be long. A
-  column of bytes, or an array, may hold anything.
+- The types say how long a row is: all are numbers. A text, bytes or an array may hold anything.
 - Nothing else in the plan hands rows to Python, which the limits may hold for too.
 - The session is a classic one: the plan of another is on its server.
 
@@ -20,15 +19,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.types import (
-    BooleanType,
-    CharType,
-    DatetimeType,
-    NumericType,
-    StringType,
-    StructType,
-    VarcharType,
-)
+from pyspark.sql.types import BooleanType, DatetimeType, NumericType, StructType
 
 from tfrecord_io.engines.spark.settings import is_connect
 
@@ -41,17 +32,10 @@ _BATCH_BYTES = 4 * 1024 * 1024
 #: A Java int's largest: Spark then asks for no size.
 _ANY_BYTES = 2**31 - 1
 
-#: From so many columns on, a batch of `_ROWS_WITH_TEXTS` is large enough to be worth its handling.
-_MANY_COLUMNS = 16
-
-#: So few that a column of texts of 32 KiB, on average, comes to Spark's own limit.
-_ROWS_WITH_TEXTS = 2048
-
 #: Spark's own limit.
 _MOST_ROWS = 10_000
 
 _NUMBERS = (BooleanType, NumericType, DatetimeType)
-_TEXTS = (StringType, CharType, VarcharType)
 
 #: None of these numbers takes more bytes.
 _WIDEST_NUMBER = 16
@@ -102,14 +86,9 @@ def _limits(session: Any, frame: Any) -> dict[str, int]:
 
 def _rows_per_batch(columns: StructType) -> int | None:
     """Return how many rows make a small batch, if their types say so."""
-    count = len(columns.fields)
-    numbers = sum(isinstance(field.dataType, _NUMBERS) for field in columns)
-    texts = sum(isinstance(field.dataType, _TEXTS) for field in columns)
-    if numbers == count:
-        return min(_MOST_ROWS, _BATCH_BYTES // (_WIDEST_NUMBER * count))
-    if numbers + texts == count and count >= _MANY_COLUMNS:
-        return _ROWS_WITH_TEXTS
-    return None
+    if not all(isinstance(field.dataType, _NUMBERS) for field in columns):
+        return None
+    return min(_MOST_ROWS, _BATCH_BYTES // (_WIDEST_NUMBER * len(columns.fields)))
 
 
 def _hands_rows_to_python(session: Any, frame: Any) -> bool:
