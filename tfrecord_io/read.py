@@ -96,7 +96,8 @@ class Selection:
         Whether files in folders below the one named are left out if no folder names a partition
         column.
     ignores_case : bool
-        Whether a partition column is one of the schema that differs from it in case alone.
+        Whether a partition column is one of the schema that differs from it in case alone. One of
+        the records, where a manifest tells them, is refused.
     time_zone : str, optional
         In which folders that no manifest describes tell times, which are then inferred to be
         instants. Without it they are times without a zone, or, where a schema has one, UTC.
@@ -258,6 +259,7 @@ def plan_scan(
     listing = _list(_as_list(path), dict(storage_options or {}), selection)
     if selection.ignores_case and schema is not None:
         _name_partitions_as(schema, listing)
+        _check_case(schema, listing)
     for manifest in listing.manifests:
         _check_manifest(manifest, file_format, record_type)
     partitions = _type_partitions(listing, schema, selection.time_zone)
@@ -475,6 +477,20 @@ def _name_partitions_as(schema: pa.Schema, listing: _Listing) -> None:
             name if name in schema.names else spelt.get(name.lower(), name): text
             for name, text in one.partition.items()
         }
+
+
+def _check_case(schema: pa.Schema, listing: _Listing) -> None:
+    """Refuse columns that would be nulls, as a manifest has them in another case."""
+    for manifest in listing.manifests:
+        spelt = {name.lower(): name for name in manifest.schema.names}
+        for name in schema.names:
+            known = spelt.get(name.lower(), name)
+            if name not in manifest.schema.names and known not in schema.names:
+                raise SchemaMismatchError(
+                    f"the schema has a column {name!r}, and the records have {known!r}: the case "
+                    "of a feature's name counts, so spell it as they do",
+                    feature=name,
+                )
 
 
 def _type_partitions(

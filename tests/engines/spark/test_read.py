@@ -299,6 +299,23 @@ def test_path_column(spark, wild):
     assert found == {str(path) for path in wild.rglob("part-*")}
 
 
+def test_a_schema_that_differs_in_case_alone(spark, tmp_path):
+    """By Spark's own sources, columns are found in any case; a feature has one spelling."""
+    frame = spark.sql("select 1 Label, 'x' Name, 2 Part")
+    frame.write.format("tfrecord").partitionBy("Part").save(str(tmp_path / "data"))
+    reader = spark.read.format("tfrecord").schema("label int, NAME string, part int")
+    with pytest.raises(AnalysisException, match="'label', and the records have 'Label'"):
+        reader.load(str(tmp_path / "data"))
+    there = spark.read.format("tfrecord").schema("Label int, part int").load(str(tmp_path / "data"))
+    assert rows(there) == [(1, 2)]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        exact = spark.read.format("tfrecord").schema("label int").load(str(tmp_path / "data"))
+        assert exact.select("label").collect()[0].label is None
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
 def test_missing_paths(spark, tmp_path):
     for frame in (
         lambda: load(spark, tmp_path / "nothing"),
