@@ -299,6 +299,14 @@ def test_path_column(spark, wild):
     assert found == {str(path) for path in wild.rglob("part-*")}
 
 
+def test_a_schema_with_the_path_column(spark, wild):
+    frame = load(spark, wild, pathColumn="file")
+    reader = spark.read.format("tfrecord").schema(frame.schema)
+    again = reader.option("pathColumn", "file").load(str(wild))
+    assert again.schema == frame.schema
+    assert rows(again) == rows(frame)
+
+
 def test_a_schema_that_differs_in_case_alone(spark, tmp_path):
     """By Spark's own sources, columns are found in any case; a feature has one spelling."""
     frame = spark.sql("select 1 Label, 'x' Name, 2 Part")

@@ -50,8 +50,11 @@ def plan(
 ) -> ScanPlan:
     """Plan a read; see `tfrecord_io.read.plan_scan`.
 
-    Of the columns of a `schema` the one for damaged bytes is not looked for in the records.
+    Of the columns of a `schema` those for paths and for damaged bytes are not looked for in the
+    records.
     """
+    if schema is not None:
+        schema = pa.schema([field for field in schema if field.name != options.path_column])
     corrupt_column = options.corrupt_column
     if schema is not None and corrupt_column is not None:
         if corrupt_column in schema.names:
@@ -141,10 +144,9 @@ class Rows:
 
     def plan(self, filters: Any = None) -> ScanPlan:
         """Plan to read them."""
-        asked = self._stored if self._stored is not None else self.target
         return plan(
             self.options,
-            schema=pa.schema([field for field in asked if field.name != self.options.path_column]),
+            schema=self._stored if self._stored is not None else self.target,
             columns=tuple(self.target.names),
             filters=filters,
         )

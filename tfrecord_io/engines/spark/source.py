@@ -139,8 +139,9 @@ def _described(asked: ReadOptions, given: str) -> str:
             )
             readable = arrow_schema(struct)
         plan = reading.plan(asked, schema=readable)
-        # As in Spark's own sources: partition columns come last, named by the schema or not.
-        last = plan.partition_schema.names
+        # As in Spark's own sources: partition columns come last, named by the schema or not. The
+        # path's comes behind them, as without a schema.
+        last = [*plan.partition_schema.names, asked.path_column]
         rest = pa.schema([f for f in plan.schema if f.name in last or f.name not in struct.names])
         struct = StructType(
             [
