@@ -201,6 +201,10 @@ def test_partition_columns_of_a_schema_are_as_in_parquet(spark, tmp_path, schema
 def test_folders_tell_times_in_the_sessions_zone(spark, tmp_path):
     """By Spark's own sources; the zone is not UTC."""
     assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Kolkata"
+    folders_tell_times(spark, tmp_path)
+
+
+def folders_tell_times(spark, tmp_path):
     for name in ("parquet", "tfrecord"):
         spark.range(1).coalesce(1).write.format(name).save(str(tmp_path / f"one-{name}"))
         (part,) = (tmp_path / f"one-{name}").glob("part-*")
@@ -322,6 +326,27 @@ def test_a_schema_that_differs_in_case_alone(spark, tmp_path):
         assert exact.select("label").collect()[0].label is None
     finally:
         spark.conf.unset("spark.sql.caseSensitive")
+
+
+@pytest.mark.parametrize("zone", ["GMT+8", "UTC-3", "+8:00", "PST", "Z"])
+def test_zones_by_names_of_java(spark, tmp_path, zone):
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        folders_tell_times(spark, tmp_path)
+        (part,) = (tmp_path / "one-tfrecord").glob("part-*")
+        there = dt.datetime.fromisoformat(
+            spark.sql(f"select string(timestamp_seconds({int(part.stat().st_mtime)}))").first()[0]
+        )
+        for hours, count in ((-1, 1), (1, 0)):
+            after = (there + dt.timedelta(hours=hours)).isoformat()
+            assert load(spark, tmp_path / "one-tfrecord", modifiedAfter=after).count() == count
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+
+
+def test_a_zone_that_is_none(spark, wild):
+    with pytest.raises(AnalysisException, match="no time zone 'Mars/Base'"):
+        load(spark, wild, modifiedAfter="2024-01-01", timeZone="Mars/Base")
 
 
 def test_missing_paths(spark, tmp_path):

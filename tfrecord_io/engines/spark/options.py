@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from tfrecord_io.engines.spark.settings import (
     SECRET_OPTION,
@@ -21,6 +20,7 @@ from tfrecord_io.engines.spark.settings import (
     parse_bytes,
 )
 from tfrecord_io.engines.spark.stores import resolve, storage_options
+from tfrecord_io.engines.spark.time_zones import time_zone, zone_info
 from tfrecord_io.errors import OptionError
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import CodecName, Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
@@ -289,7 +289,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
     for path in paths:
         storage.update(storage_options(path, hadoop))
     base_path = texts.text("basePath")
-    zone = texts.text("timeZone") or settings.time_zone
+    zone = time_zone(texts.text("timeZone") or settings.time_zone)
     on_corrupt = _on_corrupt(texts, settings)
     corrupt_column = texts.text("columnNameOfCorruptRecord") or settings.corrupt_column
     return ReadOptions(
@@ -354,12 +354,12 @@ def _time(texts: _Texts, name: str, zone: str) -> float | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=ZoneInfo(zone))
-    except (ValueError, ZoneInfoNotFoundError):
+    except ValueError:
         raise OptionError(
             f"{name} is {text!r}; it must be a time such as 2026-01-02T03:04:05"
         ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone_info(zone))
     return moment.timestamp()
 
 
