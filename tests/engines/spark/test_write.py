@@ -480,6 +480,28 @@ def test_unregister_restores(sessions, tmp_path):
     assert methods() == before
 
 
+def test_names_that_differ_in_case_alone(spark, tmp_path):
+    """By Spark's own sources; where case counts they are two columns."""
+    frame = spark.createDataFrame([(1, 2)], "a int, A int")
+    for name in ("parquet", "tfrecord"):
+        with pytest.raises(AnalysisException, match="The column `a` already exists") as error:
+            frame.write.format(name).save(str(tmp_path / name))
+        assert condition(error) == "COLUMN_ALREADY_EXISTS"
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame.write.format("tfrecord").save(str(tmp_path / "tfrecord"))
+        assert rows(spark.read.format("tfrecord").load(str(tmp_path / "tfrecord"))) == [(1, 2)]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_name_with_a_nul(spark, tmp_path):
+    frame = spark.createDataFrame([(1,)], "id int").withColumnRenamed("id", "a\0b")
+    with pytest.raises(AnalysisException, match="has a NUL in its name"):
+        frame.write.format("tfrecord").save(str(tmp_path / "data"))
+    assert not (tmp_path / "data").exists()
+
+
 # --- how rows come to the workers -----------------------------------------------------------------
 
 BATCH_OPTION = "spark.sql.execution.arrow.maxBytesPerBatch"

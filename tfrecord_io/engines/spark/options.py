@@ -145,6 +145,8 @@ class WriteOptions:
         See `tfrecord_io.write.plan_write`.
     is_local : bool
         Whether each task writes to a disk of its own machine.
+    case_sensitive : bool
+        Whether names of columns are told apart by case.
     stream : str
         The mark of a run of a query, empty without one.
     """
@@ -161,6 +163,7 @@ class WriteOptions:
     empty_partition: EmptyPartition
     codec: CodecName
     is_local: bool
+    case_sensitive: bool
     stream: str
 
 
@@ -429,6 +432,7 @@ def write_options(
         empty_partition=texts.choice("emptyPartition", EmptyPartition, "error"),
         codec=texts.choice("implementation", CodecName, "auto"),
         is_local=locality == "local",
+        case_sensitive=settings.case_sensitive,
         stream=options.get(STREAM_OPTION, ""),
     )
 

@@ -30,6 +30,7 @@ from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
 from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
+from tfrecord_io.errors import UnsupportedTypeError
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.write import plan_write
 
@@ -43,6 +44,7 @@ def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = N
             errorClass="EMPTY_SCHEMA_NOT_SUPPORTED_FOR_DATASOURCE",
             messageParameters={},
         )
+    _check_names(struct.names, options.case_sensitive)
     schema = arrow_schema(struct)
     return plan_write(
         schema,
@@ -59,6 +61,27 @@ def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = N
         empty_partition=options.empty_partition,
         owner_pid=owner_pid,
     )
+
+
+def _check_names(names: Sequence[str], case_sensitive: bool) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if "\0" in name:
+            raise UnsupportedTypeError(
+                f"column {name!r} has a NUL in its name, where the names in Spark's batches end: "
+                "rename it",
+                feature=name,
+            )
+        alike = name if case_sensitive else name.lower()
+        if alike in seen:
+            # Spark's own condition, in its words.
+            raise AnalysisException(
+                message=f"The column `{alike}` already exists. Choose another name or rename the "
+                "existing column.",
+                errorClass="COLUMN_ALREADY_EXISTS",
+                messageParameters={},
+            )
+        seen.add(alike)
 
 
 def is_needed(options: WriteOptions, struct: StructType) -> bool:
