@@ -349,6 +349,27 @@ def test_a_zone_that_is_none(spark, wild):
         load(spark, wild, modifiedAfter="2024-01-01", timeZone="Mars/Base")
 
 
+def test_lists_of_times_of_the_day(spark, tmp_path):
+    """Numbers, as single times are."""
+    moments = [[dt.time(0, 0, 2), dt.time(0, 1)], None, []]
+    table = pa.table(
+        {
+            "seconds": pa.array(moments, pa.list_(pa.time32("s"))),
+            "fixed": pa.array([moments[0]] * 3, pa.list_(pa.time32("ms"), 2)),
+            "micros": pa.array(moments, pa.large_list(pa.time64("us"))),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data")
+    frame = load(spark, tmp_path / "data")
+    assert {kind for _, kind in frame.dtypes} == {"array<bigint>"}
+    assert frame.collect()[0].asDict() == {
+        "seconds": [2, 60],
+        "fixed": [2000, 60_000],
+        "micros": [2_000_000, 60_000_000],
+    }
+    assert frame.collect()[1].seconds is None
+
+
 def test_missing_paths(spark, tmp_path):
     for frame in (
         lambda: load(spark, tmp_path / "nothing"),

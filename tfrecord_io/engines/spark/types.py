@@ -127,9 +127,16 @@ def conformed(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 def _cast(column: pa.Array, t: pa.DataType) -> pa.Array:
     if column.type.equals(t):
         return column
-    if pat.is_time(column.type) and pat.is_int64(t):
-        return column.view(pa.int32() if column.type.bit_width == 32 else pa.int64()).cast(t)
-    return column.cast(t)
+    return column.cast(_as_integers(column.type)).cast(t)
+
+
+def _as_integers(t: pa.DataType) -> pa.DataType:
+    """Return a type with integers for times of the day, which only go to those of their width."""
+    if is_any_list(t):
+        return pa.list_(_as_integers(t.value_type))
+    if pat.is_time(t):
+        return pa.int32() if t.bit_width == 32 else pa.int64()
+    return t
 
 
 def with_lists(batch: pa.RecordBatch, vectors: tuple[str, ...]) -> pa.RecordBatch:
