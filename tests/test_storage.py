@@ -495,11 +495,48 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             open_storage(url)
 
 
+@pytest.mark.parametrize("name", ["run::1", "a::b/c::d", "tar::b", "a?b#c", "é %20"])
+def test_local_paths_are_what_they_say(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fsspec takes "::" for a chain of URLs: "run::1" would be "run"."""
+    monkeypatch.chdir(tmp_path)
+    for text in (tmp_path / name, f"file://{tmp_path}/{name}", str(tmp_path / name)):
+        storage, path = open_storage(text)
+        assert (type(storage), path) == (LocalStorage, str(tmp_path / name))
+    if name != "tar::b":
+        assert open_storage(name)[1] == str(tmp_path / name)
+
+
+def test_chains_are_opened() -> None:
+    storage, path = open_storage("simplecache::memory://a/b")
+    assert (storage.local_path(path), path) == (None, "/a/b")
+
+
+def test_a_url_that_fsspec_takes_for_another_is_refused() -> None:
+    for url in ("memory://a::b", "s3://bucket/a::b", "hdfs://host/a::b"):
+        with pytest.raises(OptionError, match="'::'"):
+            open_storage(url)
+
+
+def test_hdfs_paths_are_what_they_say() -> None:
+    for path in ("/d/run#2", "/a?b/c#d", "/a\tb", "/"):
+        storage, found = open_storage(f"hdfs://127.0.0.1:9{path}")
+        assert found == path
+        assert storage.url(found) == f"hdfs://127.0.0.1:9{path}"
+
+
 def test_no_credentials_in_texts() -> None:
     storage, path = open_storage("memory://x/y", {"secret": "hunter2"})
     assert "hunter2" not in repr(storage) + storage.url(path)
     assert redact("https://me:hunter2@host/a?token=hunter2#x") == "https://host/a"
     assert redact("/plain/a?b") == "/plain/a?b"
+    chain = "simplecache::https://me:hunter2@host/a"
+    assert redact(chain) == "simplecache::https://host/a"
+    assert redact("http://[hunter2/a") == "http://..."
+    with pytest.raises(OptionError, match=r"nosuch::s3://h/x .*knows no nosuch://") as caught:
+        open_storage("nosuch::s3://me:hunter2@h/x")
+    assert "hunter2" not in str(caught.value)
     with pytest.raises(OptionError) as caught:
         open_storage("nosuch://me:hunter2@host/x", {"secret": "hunter2"})
     assert "hunter2" not in str(caught.value)

@@ -74,7 +74,8 @@ class HdfsStorage:
         return "HdfsStorage()"
 
     def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
-        return str(self._filesystem.unstrip_protocol(path))
+        # Of a path, hdfs-native leaves out what follows "?" or "#".
+        return str(self._filesystem.unstrip_protocol("/")).rstrip("/") + path
 
     # --- looking ----------------------------------------------------------------------------------
 

@@ -32,6 +32,13 @@ _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
 #: So many threads work with a remote store at least, however few the cores.
 _REMOTE_THREADS = 4
 
+#: What goes on behind "::" with the path or URL of what is wrapped, or no path at all.
+_CHAIN = re.compile(
+    r"(?:blockcache|cached|dir|filecache|libarchive|reference|simplecache|tar|zip)(?:://.*?)?::"
+    r"|[A-Za-z0-9+.-]+::[A-Za-z0-9+.-]+://",
+    re.DOTALL,
+)
+
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
 
@@ -67,7 +74,8 @@ def open_storage(
     match = _URL.match(text)
     protocol = match["protocol"].lower() if match else "file"
     protocol = _SYNONYMS.get(protocol, protocol)
-    if protocol == "file" and "::" not in text:
+    is_chain = _CHAIN.match(text) is not None
+    if protocol == "file" and not is_chain:
         if match:
             rest = text[match.end() :]
             if rest.startswith("localhost/"):
@@ -76,7 +84,18 @@ def open_storage(
         return LocalStorage(), str(Path(os.path.abspath(Path(text).expanduser())))  # noqa: PTH100
     if match:
         text = f"{protocol}://{text[match.end() :]}"
-    return _open_fsspec(text, protocol, dict(storage_options or {}))
+        if "::" in text and not is_chain:
+            raise OptionError(
+                f"{redact(text)} has '::' in it, where fsspec would begin another URL; rename it"
+            )
+    storage, path = _open_fsspec(text, protocol, dict(storage_options or {}))
+    _, slash, name = text.partition("://")[2].rstrip("/").rpartition("/")
+    if slash and not is_chain and name != path.rpartition("/")[2]:
+        raise OptionError(
+            f"{redact(text)} cannot be opened: its file system takes it for {path}; rename it, "
+            "without '#', '?' and the like"
+        )
+    return storage, path
 
 
 def threads_for(
@@ -106,8 +125,8 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         ) from error
     except (ValueError, TypeError) as error:
         # Other texts may tell what is secret.
-        is_unknown = str(error).startswith("Protocol not known")
-        why = f"fsspec knows no {protocol}://" if is_unknown else type(error).__name__
+        unknown = str(error).removeprefix("Protocol not known: ")
+        why = f"fsspec knows no {unknown}://" if unknown != str(error) else type(error).__name__
         raise OptionError(f"{redact(url)} cannot be opened: {why}") from error
     inner = str(path).rstrip("/") or "/"
     # The file system that was found decides: of a chained URL it is the outermost.
@@ -115,5 +134,7 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
     if kind == "s3":
         return S3Storage(filesystem), inner
     if kind == "hdfs":
-        return HdfsStorage(filesystem), inner
+        # hdfs-native takes a path for a URL, and leaves out what follows "?" or "#".
+        below = url.partition("://")[2].partition("/")[2]
+        return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
     return FsspecStorage(filesystem, protocol), inner
