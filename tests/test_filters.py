@@ -125,6 +125,28 @@ class TestParse:
         assert columns_of(terms, table.schema) == ["a"]
         assert table.filter(expression(terms))["a"].to_pylist() == kept
 
+    @pytest.mark.parametrize(
+        ("t", "value"),
+        [
+            (pa.timestamp("ns"), pd.Timestamp),
+            (pa.timestamp("ns", "UTC"), lambda n: pd.Timestamp(n, tz="UTC")),
+            (pa.duration("ns"), pd.Timedelta),
+        ],
+    )
+    def test_nanoseconds_of_pandas(self, t, value):
+        table = pa.table({"a": pa.array([0, 1, -1, 1000, None], pa.int64()).cast(t), "n": range(5)})
+        for op, given, kept in (
+            ("==", value(1), [1]),
+            ("<", value(1), [0, 2]),
+            ("!=", value(-1), [0, 1, 3]),
+            ("==", value(1000), [3]),
+            ("in", [value(0), value(-1), None], [0, 2, 4]),
+            ("not in", [value(1), value(1000)], [0, 2, 4]),
+        ):
+            terms = parse([("a", op, given)])
+            assert columns_of(terms, table.schema) == ["a"]
+            assert table.filter(expression(terms))["n"].to_pylist() == kept
+
 
 class TestColumnsOf:
     @pytest.mark.parametrize(

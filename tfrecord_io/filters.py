@@ -46,6 +46,10 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
     if any(map(_is_beyond_int64, values)):
         return column.isin(pa.array(values, pa.uint64()))
+    fine = next((value for value in values if _type_of_nanoseconds(value) is not None), None)
+    if fine is not None:
+        whole = [None if value is None else type(fine)(value).value for value in values]
+        return column.isin(pa.array(whole, _type_of_nanoseconds(fine)))
     if any(value is not None for value in values):
         return column.isin(values)
     # Values without a type fit columns of some types only.
@@ -55,6 +59,13 @@ def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
 def _is_beyond_int64(value: Any) -> bool:
     """Return whether a value is an integer that Arrow does not take for one by itself."""
     return isinstance(value, int) and _INT64_END <= value < 2 * _INT64_END
+
+
+def _type_of_nanoseconds(value: Any) -> pa.DataType | None:
+    """Return the type of a time of pandas that has nanoseconds, which Arrow drops by itself."""
+    if getattr(value, "nanosecond", 0):
+        return pa.timestamp("ns", None if value.tzinfo is None else "UTC")
+    return pa.duration("ns") if getattr(value, "nanoseconds", 0) else None
 
 
 def parse(filters: Filters) -> list[list[Term]] | pc.Expression | None:
@@ -128,6 +139,8 @@ def _compared(term: Term) -> pc.Expression:
     try:
         if _is_beyond_int64(value):
             value = pa.scalar(value, pa.uint64())
+        elif (fine := _type_of_nanoseconds(value)) is not None:
+            value = pa.scalar(value.value, fine)
         return _OPERATORS[operator](pc.field(name), value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
