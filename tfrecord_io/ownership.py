@@ -1,8 +1,9 @@
 """Which process runs a job, and whether it still lives.
 
 A process is known by its host, its id and the time it started at, so that an id that was used again
-is not taken for the process that is gone. About a process of another host (or another container)
-nothing can be known: then age decides, see `tfrecord_io.staging.STALE_AFTER_SECONDS`.
+is not taken for the process that is gone. About a process of another host (or another container, or
+of this host before it was started anew) nothing can be known: then age decides, see
+`tfrecord_io.staging.STALE_AFTER_SECONDS`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+#: Of a process of which no more can be known than that it is there.
+_HIDDEN = ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
@@ -23,7 +27,8 @@ class Owner:
     Attributes
     ----------
     host : str
-        A short hash of the host's name and, on Linux, of the namespace that process ids count in.
+        A short hash of the host's name and, on Linux, of its boot and of the namespace that process
+        ids count in: hosts may have the same name.
     pid : int
         The process id.
     started : str
@@ -36,10 +41,11 @@ class Owner:
 
     @property
     def is_alive(self) -> bool | None:
-        """Whether the process lives; None for a process of another host."""
+        """Whether the process lives; None if that cannot be known, as of another host."""
         if self.host != host():
             return None
-        return start_time(self.pid) == self.started
+        started = start_time(self.pid)
+        return None if started == _HIDDEN else started == self.started
 
 
 def owner_of(pid: int | None = None) -> Owner:
@@ -55,21 +61,41 @@ def host() -> str:
         namespace = Path("/proc/self/ns/pid").readlink().name
     except OSError:
         namespace = ""
-    return hashlib.sha256(f"{platform.node()} {namespace}".encode()).hexdigest()[:12]
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return hashlib.sha256(f"{platform.node()} {boot} {namespace}".encode()).hexdigest()[:12]
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process of this host started, or None if there is no such process."""
+    """Return when a process of this host started, or None if there is no such process.
+
+    Of one that the system hides from this user it is `_HIDDEN`.
+    """
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-    except FileNotFoundError:
-        return None if Path("/proc/self/stat").exists() else _start_time_by_ps(pid)
+    except (FileNotFoundError, PermissionError):
+        if Path("/proc/self/stat").exists():
+            return _HIDDEN if _is_there(pid) else None
+        return _start_time_by_ps(pid)
     except ProcessLookupError:
         return None
     # The name in brackets may hold blanks and brackets; field 3 is the state, 22 the start time
     # (proc(5)).
     fields = status.rpartition(")")[2].split()
     return None if fields[0] in ("Z", "X") else fields[19]
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        # It is somebody else's; with the option hidepid, /proc does not show it.
+        return True
+    return True
 
 
 def _start_time_by_ps(pid: int) -> str | None:

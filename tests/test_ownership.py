@@ -1,0 +1,75 @@
+"""Whether the process of a job lives, and where that cannot be known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tfrecord_io import ownership
+from tfrecord_io.ownership import Owner, owner_of
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, of: str, answer: Callable[[], str]) -> None:
+    """Have one file of the system read otherwise."""
+    own = Path.read_text
+
+    def read_text(self: Path, *args: Any, **options: Any) -> str:
+        return answer() if str(self) == of else own(self, *args, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+
+
+def test_a_process_lives_until_it_ends() -> None:
+    assert owner_of().is_alive is True
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = owner_of(process.pid)
+    assert owner.is_alive is True
+    assert Owner(host=owner.host, pid=owner.pid, started="1").is_alive is False
+    assert Owner(host="0" * 12, pid=owner.pid, started=owner.started).is_alive is None
+    process.communicate()
+    assert owner.is_alive is False
+    assert Owner(host=owner.host, pid=2**64, started="1").is_alive is False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+@pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
+def test_a_process_that_proc_hides_is_not_taken_for_dead(
+    monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    """proc(5): hidepid=1 makes the files of other users' processes unreadable, 2 invisible."""
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = owner_of(process.pid)
+
+    def hidden() -> str:
+        raise error
+
+    reading(monkeypatch, f"/proc/{process.pid}/stat", hidden)
+    assert owner.is_alive is None
+
+    def forbidden(pid: int, signal: int) -> None:
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", forbidden)
+        assert owner.is_alive is None
+    process.communicate()
+    assert owner.is_alive is False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_hosts_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first namespace of process ids has one number on all of them."""
+    here = owner_of()
+    reading(monkeypatch, "/proc/sys/kernel/random/boot_id", lambda: "another boot\n")
+    ownership.host.cache_clear()
+    try:
+        assert owner_of().host != here.host
+        assert here.is_alive is None
+    finally:
+        ownership.host.cache_clear()
