@@ -107,9 +107,10 @@ class StorageContract:
 
     def test_removing_many(self, place: tuple[Storage, str]) -> None:
         storage, root = place
-        for name in "abc":
+        # The last one has no place in XML, which S3 is asked in.
+        for name in "abc\uffff":
             put(storage, f"{root}/{name}", b"1")
-        storage.remove_files([f"{root}/a", f"{root}/none", f"{root}/c"])
+        storage.remove_files([f"{root}/{name}" for name in ("a", "none", "c", "\uffff")])
         assert storage.tree(root).files == ("b",)
 
     def test_listing_is_sorted_and_can_leave_out(self, place: tuple[Storage, str]) -> None:

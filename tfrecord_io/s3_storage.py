@@ -20,6 +20,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -51,6 +52,9 @@ _PARTS_OF_A_SIZE = 2_000
 
 #: What makes a folder.
 MARKER = ".folder"
+
+#: What a key may hold, and a request to delete several may not: https://www.w3.org/TR/xml/#charsets
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _MARK = "tfrecord-io-upload"
 _DELETE_AT_ONCE = 1000
@@ -336,7 +340,12 @@ class S3Storage:
             self._call("delete_object", path)
 
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
-        keys = list(paths)
+        keys = []
+        for path in paths:
+            if _NOT_IN_XML.search(path):
+                self.remove(path)
+            else:
+                keys.append(path)
         for start in range(0, len(keys), _DELETE_AT_ONCE):
             some = keys[start : start + _DELETE_AT_ONCE]
             bucket = some[0].partition("/")[0]
