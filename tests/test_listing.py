@@ -11,12 +11,13 @@ import pytest
 
 from tests.support.servers import Server
 from tests.test_commit import hold_turn, job_id
-from tfrecord_io import commit, listing, read_table, write_table
+from tfrecord_io import commit, count_rows, listing, read_table, write_table
 from tfrecord_io.errors import CommitConflictError
 from tfrecord_io.listing import list_paths
 from tfrecord_io.ownership import owner_of
 from tfrecord_io.read import plan_scan
 from tfrecord_io.storage import open_storage
+from tfrecord_io.write import plan_write
 
 TABLE = pa.table({"x": [1, 2, 3, 4], "p": [1, 1, 2, 3]})
 FILES = ["p=1/part-00000-000.tfrecord", "p=2/part-00000-000.tfrecord"]
@@ -227,3 +228,21 @@ def test_many_named_files_are_found_by_listing_their_folder(
     assert [info.size for info in found.infos] == [*reversed(range(count))]
     with pytest.raises(FileNotFoundError):
         list_paths([*urls, f"{store.url}/part-77"], store.storage_options)
+
+
+def test_a_first_write_shows_nothing_before_it_ends(tmp_path: Path) -> None:
+    schema = pa.schema({"x": pa.int64()})
+    job = plan_write(schema, tmp_path / "ds")
+    for look in (read_table, count_rows):
+        with pytest.raises(FileNotFoundError, match=r"no data yet.*clean"):
+            look(tmp_path / "ds")
+    commit.abort_job(job)
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "ds")
+    write_table(pa.table({"x": [1]}), tmp_path / "ds")
+    job = plan_write(schema, tmp_path / "ds", mode="overwrite")
+    assert count_rows(tmp_path / "ds") == 1
+    commit.abort_job(job)
+    # A folder that somebody made is an empty data set.
+    (tmp_path / "empty").mkdir()
+    assert count_rows(tmp_path / "empty") == 0

@@ -9,6 +9,7 @@ hold several.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections import defaultdict
@@ -313,6 +314,14 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
                 others.add("/".join((root, *names[: min(depths)])))
                 continue
         infos.append(info)
+    if not infos and not has_manifest and storage.exists(f"{root}/{STAGING_NAME}"):
+        # The folder is there for no other reason; see `tfrecord_io.staging`.
+        raise FileNotFoundError(
+            errno.ENOENT,
+            "there are no data yet: the first write to it runs, or was killed; tfrecord_io.clean "
+            "tells which",
+            storage.url(root),
+        )
     return _Look(
         root=root,
         below=root,
