@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import errno
 import json
 import os
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,9 @@ import pytest
 
 from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
+from tests.support.frames import examples
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, commit, count_rows, staging, write
+from tfrecord_io import attempt, commit, count_rows, read_table, staging, write
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -194,6 +197,38 @@ def test_replacing_partitions_that_are_spelled_otherwise(tmp_path: Path) -> None
         "p=c/part-00000-000.tfrecord",
     }
     assert not (root / "p=a%20b").exists()
+
+
+@pytest.mark.parametrize(
+    ("spelled", "value"),
+    [
+        ("01", 1),
+        ("1.50", Decimal("1.5")),
+        ("1", 1.0),
+        ("2026-01-02 00%3A00%3A00.0", dt.datetime(2026, 1, 2)),
+        ("TRUE", True),
+    ],
+)
+def test_replacing_partitions_of_the_same_value(tmp_path: Path, spelled: str, value: Any) -> None:
+    """Which readers take for one partition."""
+    root = tmp_path / "ds"
+    new = pa.table({"p": [value], "v": [9]})
+    write_table(new, root, partition_by="p")
+    (root / "_SUCCESS").unlink()
+    folder = next(root.glob("p=*"))
+    folder.rename(root / f"p={spelled}")
+    write_table(new, root, mode="overwrite_partitions", partition_by="p")
+    assert [path.name for path in root.glob("p=*")] == [folder.name]
+    assert read_table(root)["v"].to_pylist() == [9]
+
+
+def test_texts_that_are_no_values_of_the_type_are_compared_as_texts(tmp_path: Path) -> None:
+    for text, value in (("01", 1), ("x", 2)):
+        (tmp_path / f"p={text}").mkdir()
+        (tmp_path / f"p={text}" / "part-00000-000.tfrecord").write_bytes(examples({"v": value}))
+    new = pa.table({"p": [1], "v": [9]})
+    write_table(new, tmp_path, mode="overwrite_partitions", partition_by="p")
+    assert sorted(path.name for path in tmp_path.glob("p=*")) == ["p=01", "p=1", "p=x"]
 
 
 def changed_column(name: str, values: list[Any]) -> pa.Table:

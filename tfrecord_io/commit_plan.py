@@ -25,6 +25,7 @@ from tfrecord_io.layout import (
     parse_partition_path,
 )
 from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, ManifestFile
+from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.publish import CommitRecord
 from tfrecord_io.schema import normal_schema
@@ -228,19 +229,45 @@ def _replaced(job: WriteJob, tree: Tree, publish: Mapping[str, StagedFile]) -> l
     if job.mode == "overwrite":
         return [path for path in tree.files if path not in publish and path != MANIFEST_NAME]
     if job.mode == "overwrite_partitions":
-        written = {_partition(file.folder, job) for file in publish.values()}
-        gone = [p for p in tree.files if p not in publish and _partition(p, job) in written]
+        others = [path for path in tree.files if path not in publish]
+        partitions = _partitions([file.folder for file in publish.values()] + others, job)
+        written = {partitions.get(file.folder) for file in publish.values()}
+        gone = [path for path in others if path in partitions and partitions[path] in written]
         return sorted([*checksums, *gone])
     return checksums
 
 
-def _partition(path: str, job: WriteJob) -> tuple[tuple[str, str | None], ...] | None:
-    """Return the partition that a folder or file belongs to, however it is spelled."""
+def _partitions(paths: Iterable[str], job: WriteJob) -> dict[str, tuple[str | None, ...]]:
+    """Return the partition of each folder or file that belongs to one, however it is spelled.
+
+    Where all values of a column are of its type they are compared as such: ``01`` is 1.
+    """
+    texts: dict[str, tuple[str | None, ...]] = {}
+    for path in paths:
+        try:
+            found = parse_partition_path("/".join(path.split("/")[: len(job.partition_by)]))
+        except LayoutError:
+            continue
+        if tuple(name for name, _ in found) == job.partition_by:
+            texts[path] = tuple(text for _, text in found)
+    alike = [
+        _alike(field, {values[index] for values in texts.values()})
+        for index, field in enumerate(normal_schema(job.partition_schema))
+    ]
+    return {
+        path: tuple(known.get(text) for known, text in zip(alike, values, strict=True))
+        for path, values in texts.items()
+    }
+
+
+def _alike(field: pa.Field, texts: Iterable[str | None]) -> dict[str | None, str | None]:
+    """Return for each text of a partition column the one that Spark gives its value."""
+    known = [text for text in texts if text is not None]
     try:
-        found = parse_partition_path("/".join(path.split("/")[: len(job.partition_by)]))
+        values = cast_partition_values(field.name, known, field.type)
+        return dict(zip(known, value_texts(field.name, values), strict=True))
     except LayoutError:
-        return None
-    return tuple(found) if len(found) == len(job.partition_by) else None
+        return dict(zip(known, known, strict=True))
 
 
 def _emptied(job: WriteJob, tree: Tree, remove: Iterable[str]) -> list[str]:
