@@ -30,7 +30,7 @@ from tfrecord_io.formats.detection import (
     format_of_files,
     format_of_name,
 )
-from tfrecord_io.layout import EmptyPartition
+from tfrecord_io.layout import EmptyPartition, is_data_name
 from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.read import Paths, plan_files
@@ -366,7 +366,7 @@ def _refuse_folder(target: str | os.PathLike[str], writes: str, options: dict[st
     """Raise `OptionError` if a target file would be taken for one of a data set."""
     storage, path = open_storage(target, options)
     folder, _, name = path.rpartition("/")
-    told = None if name.startswith(("_", ".")) else _told_by_manifest(storage, folder or "/")
+    told = _told_by_manifest(storage, folder or "/") if is_data_name(name) else None
     if told not in (None, writes):
         raise OptionError(
             f"the target would be a {writes} file in a data set of {told} files, whose readers "
