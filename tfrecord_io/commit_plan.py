@@ -231,8 +231,8 @@ def _replaced(job: WriteJob, tree: Tree, publish: Mapping[str, StagedFile]) -> l
     if job.mode == "overwrite_partitions":
         others = [path for path in tree.files if path not in publish]
         partitions = _partitions([file.folder for file in publish.values()] + others, job)
-        written = {partitions.get(file.folder) for file in publish.values()}
-        gone = [path for path in others if path in partitions and partitions[path] in written]
+        written = {partitions[file.folder] for file in publish.values()}
+        gone = [path for path in others if partitions.get(path) in written]
         return sorted([*checksums, *gone])
     return checksums
 
