@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import errno
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -569,7 +571,7 @@ def test_things_in_the_way(tmp_path: Path) -> None:
     (root / "p=2").symlink_to(outside)
     before = tree(tmp_path)
     for mode in OLD_MODES:
-        with pytest.raises(LayoutError):
+        with pytest.raises(LayoutError, match="stands where a partition|file or link where a folder"):
             write_new(root, mode)
         assert tree(tmp_path) == before
     (root / "p=2").unlink()
@@ -577,6 +579,82 @@ def test_things_in_the_way(tmp_path: Path) -> None:
     with pytest.raises(LayoutError, match="folder stands"):
         write_new(root, "overwrite")
     assert list(tree(root)) == ["p=4", "p=4/part-00001-000.tfrecord"]
+
+
+def test_a_folder_in_the_place_of_the_manifest(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    (root / "_SUCCESS").unlink()
+    (root / "_SUCCESS").mkdir()
+    before = tree(root)
+    for mode in OLD_MODES:
+        with pytest.raises(LayoutError, match="folder stands where a file is to be") as caught:
+            write_new(root, mode)
+        assert caught.value.path == str(root / "_SUCCESS")
+        assert tree(root) == before
+
+
+@contextlib.contextmanager
+def as_nobody() -> Iterator[None]:
+    """Take the rights of a user who owns nothing, where that is possible."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder in which everybody may write, with a data set of somebody's in it."""
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name) / "ds"
+        write_old(root)
+        for folder in (root.parent, root, *root.glob("p=*")):
+            folder.chmod(0o777)
+        yield root
+
+
+@pytest.mark.parametrize("mode", OLD_MODES)
+def test_a_folder_that_may_not_be_changed(shared: Path, mode: SaveMode) -> None:
+    (shared / "p=2").chmod(0o555)
+    before = tree(shared)
+    with as_nobody():
+        with pytest.raises(PermissionError, match="nothing was changed") as caught:
+            write_new(shared, mode)
+        assert caught.value.filename == str(shared / "p=2")
+        assert tree(shared) == before
+        assert read_table(shared).num_rows == OLD.num_rows
+    (shared / "p=2").chmod(0o777)
+    with as_nobody():
+        write_new(shared, mode)
+    assert data_files(shared) == AFTER[mode]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize(
+    ("sticky", "mode", "named"),
+    [
+        ("p=2", "overwrite", "p=2/part-00001-000.tfrecord"),
+        ("p=2", "overwrite_partitions", "p=2/part-00001-000.tfrecord"),
+        (".", "append", "_SUCCESS"),
+    ],
+)
+def test_sticky_folders(shared: Path, sticky: str, mode: SaveMode, named: str) -> None:
+    """Of a folder as /tmp is one, only its owner and that of a file may remove the file."""
+    (shared / sticky).chmod(0o1777)
+    before = tree(shared)
+    with as_nobody(), pytest.raises(PermissionError, match="nothing was changed") as caught:
+        write_new(shared, mode)
+    assert caught.value.filename == str(shared / named)
+    assert tree(shared) == before
+    os.chown(shared / named, 65534, 65534)
+    with as_nobody():
+        write_new(shared, mode)
+    assert data_files(shared) == AFTER[mode]
 
 
 # --- several jobs ---------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import errno
 import json
+import os
 import subprocess
 import sys
 import uuid
@@ -131,6 +132,53 @@ def test_what_fails_leaves_nothing(store: Server) -> None:
         )
     storage, root = open_storage(f"{store.url}/deep", store.storage_options)
     assert not storage.exists(root)
+
+
+AS_A_STRANGER = """
+import sys
+from tests.support.faults import NEW
+from tfrecord_io import write_table
+try:
+    write_table(NEW, sys.argv[1], mode=sys.argv[2], partition_by="p", rows_per_task=2)
+except OSError as error:
+    print(type(error).__name__, error.strerror, error.filename)
+"""
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_folder_of_hdfs_that_may_not_be_changed(hdfs_server: Server, mode: SaveMode) -> None:
+    store = dataclasses.replace(hdfs_server, url=f"{hdfs_server.url}/{uuid.uuid4().hex}")
+    write(store, OLD)
+    client = open_storage(store.url)[0]._client  # type: ignore[attr-defined]
+    root = store.url.removeprefix(hdfs_server.url)
+    for path in ("", "/ds", "/ds/p=1", "/ds/p=3"):
+        client.set_permission(root + path, 0o777)
+    before = contents(store)
+
+    def write_as_stranger() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", AS_A_STRANGER, f"{store.url}/ds", mode],
+            cwd=REPOSITORY,
+            env={**os.environ, "HADOOP_USER_NAME": "stranger"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+    told = write_as_stranger()
+    assert told.startswith("PermissionError") and "nothing was changed" in told
+    assert told.endswith(f"{store.url}/ds/p=2\n")
+    assert contents(store) == before
+    client.set_permission(f"{root}/ds/p=2", 0o777)
+    assert write_as_stranger() == ""
+    assert data_of(contents(store)) == AFTER[mode]
+
+
+def test_a_bucket_in_which_nothing_may_be_removed(s3_server: Server) -> None:
+    store = dataclasses.replace(s3_server, url=f"{s3_server.url}/{uuid.uuid4().hex}")
+    write(store, OLD)
+    print(store)
 
 
 def test_attempts_that_are_not_named_do_not_show(store: Server) -> None:

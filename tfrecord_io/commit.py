@@ -1,11 +1,12 @@
 """From staged part files to a visible data set, all or nothing; for stores that rename.
 
 1. Every attempt at a task stages its files in the job's hidden folder (`tfrecord_io.staging`).
-2. The driver waits for its turn, looks at the data set as it is now, and works out final names and
-what is replaced. 3. The commit record, created exclusively, decides. Before it, recovery rolls
-back; after it, forward. 4. The record is carried out (`tfrecord_io.publish`): publish by renames,
-remove what was replaced, then the manifest, then
-   the hidden folder goes.
+2. The driver waits for its turn, looks at the data set as it is now, works out final names and what
+   is replaced, and sees to it that folders are there and may be changed.
+3. The commit record, created exclusively, decides. Before it, recovery rolls back; after it,
+   forward.
+4. The record is carried out (`tfrecord_io.publish`): publish by renames, remove what was replaced,
+   then the manifest, then the hidden folder goes.
 
 Whoever writes next, or `clean`, finishes or removes what a killed driver left behind. A failure
 before the record leaves the target, and the folder it is in, as they were.
@@ -32,7 +33,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.file_staging import hidden_folders
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
-from tfrecord_io.publish import carry_out, completed_uploads
+from tfrecord_io.publish import carry_out, completed_uploads, make_ready, take_back
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STALE_AFTER_SECONDS, Staging, Turn
 from tfrecord_io.storage import Storage, open_storage
@@ -369,11 +370,10 @@ def _decide(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> b
     planned = plan_commit(job, commits, storage, staging.root)
     if planned is None:
         return False
-    path, folder = staging.record_path(job.job_id), staging.job_folder(job.job_id)
-    storage.write_bytes(f"{folder}/{MANIFEST_NAME}", planned.manifest.dumps())
-    storage.sync_folders([folder])
+    make_ready(staging, job.job_id, planned.record, planned.manifest)
+    path = staging.record_path(job.job_id)
     try:
-        storage.create_exclusive(path, planned.record.dumps(), folder)
+        storage.create_exclusive(path, planned.record.dumps(), staging.job_folder(job.job_id))
     except OSError:
         # The record may be there although making it durable failed.
         if not storage.exists(path):
@@ -392,6 +392,7 @@ def _gave_up(staging: Staging, job_id: str) -> bool:
         return False
     try:
         if _has_turn(staging, job_id):
+            take_back(staging, job_id)
             staging.leave_turn()
     except OSError:
         # Whoever ends the turn then removes the job.

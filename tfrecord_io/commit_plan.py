@@ -1,11 +1,12 @@
 """What a commit changes: from task commits and the data set as it is to a record and a manifest.
 
-Only names, sizes and the old manifest are looked at, and nothing is written. Called by the one job
+Only names, sizes, rights and the old manifest are looked at, and nothing is written. Called by the one job
 whose turn it is, so what is found here stays so until the record is carried out.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -63,6 +64,8 @@ def plan_commit(
         Another job has taken the names that uploads bear.
     SchemaMismatchError, LayoutError
         See `check_appendable`; or something is in the way of a file or folder.
+    PermissionError
+        A folder that is to be changed may not be; whether the store tells is up to it.
     """
     tree = storage.tree(root, skip=STAGING_NAME)
     if job.mode in ("error", "ignore") and (tree.files or tree.folders):
@@ -92,12 +95,14 @@ def plan_commit(
     }
     _check_places(storage, root, tree, publish)
     remove = _replaced(job, tree, publish)
+    record = CommitRecord(
+        publish=tuple((file.staged, final) for final, file in publish.items()),
+        remove=tuple(remove),
+        remove_folders=tuple(_emptied(job, tree, remove)),
+    )
+    storage.check_changeable(_changes(root, tree, record))
     return PlannedCommit(
-        record=CommitRecord(
-            publish=tuple((file.staged, final) for final, file in publish.items()),
-            remove=tuple(remove),
-            remove_folders=tuple(_emptied(job, tree, remove)),
-        ),
+        record=record,
         manifest=_new_manifest(
             job,
             publish,
@@ -149,7 +154,14 @@ def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> No
         The partition columns differ.
     """
     for path in filter(_is_data, tree.files):
-        names = tuple(name for name, _ in parse_partition_path(path.rpartition("/")[0]))
+        folder, _, name = path.rpartition("/")
+        names = tuple(name for name, _ in parse_partition_path(folder))
+        if names != job.partition_by and "=" in name:
+            raise LayoutError(
+                "a link to a folder, or a file, stands where a partition folder would be; write to "
+                "what it leads to, or remove it",
+                path=path,
+            )
         if names != job.partition_by:
             raise LayoutError(
                 f"the data set is partitioned by {_names(names)} and the data to be added by "
@@ -212,7 +224,7 @@ def _final_path(task_index: int, file: StagedFile) -> str:
 
 def _check_places(storage: Storage, root: str, tree: Tree, publish: Iterable[str]) -> None:
     files, folders = {*tree.files}, {*tree.folders}
-    for path in publish:
+    for path in (*publish, MANIFEST_NAME):
         parts = path.split("/")
         parents = {"/".join(parts[:depth]) for depth in range(1, len(parts))}
         if path in folders or parents & files:
@@ -221,6 +233,20 @@ def _check_places(storage: Storage, root: str, tree: Tree, publish: Iterable[str
                 "remove it",
                 path=storage.url(f"{root}/{path}"),
             )
+
+
+def _changes(root: str, tree: Tree, record: CommitRecord) -> dict[str, set[str]]:
+    """Return the folders that are there and change, and the names in them that go."""
+    files, folders = {*tree.files}, {"", *tree.folders}
+    changes: dict[str, set[str]] = defaultdict(set)
+    published = [final for _, final in record.publish] + [MANIFEST_NAME]
+    for path in (*published, *record.remove, *record.remove_folders):
+        folder, _, name = path.rpartition("/")
+        while folder not in folders:
+            folder = folder.rpartition("/")[0]
+        gone = {name} if path in files or path in folders else set()
+        changes[f"{root}/{folder}".rstrip("/")] |= gone
+    return changes
 
 
 def _replaced(job: WriteJob, tree: Tree, publish: Mapping[str, StagedFile]) -> list[str]:

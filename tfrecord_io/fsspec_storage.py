@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
@@ -159,6 +159,10 @@ class FsspecStorage:
 
     def make_folders(self, path: str) -> None:  # noqa: D102
         self._filesystem.makedirs(path, exist_ok=True)
+
+    def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
+        # fsspec has no way to ask.
+        return
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
         del final

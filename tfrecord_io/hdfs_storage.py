@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
@@ -31,6 +31,7 @@ from tfrecord_io.storage_protocol import (
     as_listed,
     check_version,
     limited,
+    may_not_change,
     publish_by_rename,
 )
 
@@ -234,6 +235,17 @@ class HdfsStorage:
 
     def make_folders(self, path: str) -> None:  # noqa: D102
         self._call(lambda: self._client.mkdirs(path, 0o755, True), path)
+
+    def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
+        def check(folder: str) -> None:
+            # The name node looks at the rights first, and then for the file, which is not there.
+            try:
+                self.remove(f"{folder}/{uuid.uuid4().hex}")
+            except PermissionError as error:
+                raise may_not_change(self.url(folder)) from error
+
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            list(pool.map(check, folders))
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
         del final

@@ -14,7 +14,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -30,6 +30,7 @@ from tfrecord_io.storage_protocol import (
     as_listed,
     check_version,
     limited,
+    may_not_change,
     publish_by_rename,
 )
 
@@ -150,6 +151,18 @@ class LocalStorage:
     def make_folders(self, path: str) -> None:  # noqa: D102
         if not any(_is_made(path) for _ in range(_MAKE_TRIES)):
             Path(path).mkdir(parents=True, exist_ok=True)
+
+    def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
+        user = os.geteuid()
+        for folder, names in folders.items():
+            if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+                raise may_not_change(folder)
+            status = os.stat(folder)  # noqa: PTH116
+            # Of a sticky folder, as /tmp is one, only what is one's own may be moved and removed.
+            if status.st_mode & stat.S_ISVTX and user not in (0, status.st_uid):
+                for name in names:
+                    if os.lstat(f"{folder}/{name}").st_uid != user:
+                        raise may_not_change(f"{folder}/{name}")
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
         del final

@@ -1,4 +1,4 @@
-"""The commit record, and carrying it out.
+"""The commit record, what is made ready for it, and carrying it out.
 
 A record says everything that publishing does: which staged files become which data files, which old
 files go, and that the new manifest comes last. Carrying it out may stop anywhere and start again,
@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecord_io.errors import CommitStateUnknownError
-from tfrecord_io.manifest import MANIFEST_NAME
+from tfrecord_io.errors import CommitStateUnknownError, ManifestError
+from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging
 from tfrecord_io.storage_protocol import publish_by_rename
@@ -88,8 +88,45 @@ def _inside(path: Any) -> str:
     return "/".join(names)
 
 
+def make_ready(staging: Staging, job_id: str, record: CommitRecord, manifest: Manifest) -> None:
+    """Stage the manifest, and make the folders that a record needs.
+
+    What fails here, for want of room or rights or over a limit of the store, fails before the
+    commit is decided.
+    """
+    storage, folder = staging.storage, staging.job_folder(job_id)
+    storage.write_bytes(f"{folder}/{MANIFEST_NAME}", manifest.dumps())
+    # What takes the folders back finds them in it.
+    storage.sync_folders([folder])
+    _make_folders(staging, record)
+
+
+def take_back(staging: Staging, job_id: str) -> None:
+    """Remove the folders that `make_ready` made for a job that was not decided.
+
+    They are among those of the manifest's files, and empty.
+    """
+    storage = staging.storage
+    if storage.stages_by == "upload":
+        return
+    path = f"{staging.job_folder(job_id)}/{MANIFEST_NAME}"
+    try:
+        manifest = Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
+    except (FileNotFoundError, ManifestError):
+        manifest = None
+    if manifest is None:
+        # Without a whole one no folder was made.
+        return
+    places = {_folder(file.path) for file in manifest.files}
+    folders = {path for place in places for path in _lineage(staging.root, place)}
+    for path in sorted(folders - {staging.root}, key=len, reverse=True):
+        # What may not be removed was not made either.
+        with contextlib.suppress(PermissionError):
+            storage.remove_folder(path)
+
+
 def carry_out(staging: Staging, job_id: str, replaced: Replaced) -> None:
-    """Do what a commit record says, perhaps once more; without one there is nothing to do.
+    """Do what a commit record says, perhaps once more; without one take back what it prepared.
 
     Only for the process whose turn it is, or that holds the last claim, and only during the turn.
 
@@ -109,6 +146,8 @@ def carry_out(staging: Staging, job_id: str, replaced: Replaced) -> None:
     """
     if staging.is_decided(job_id):
         _publish(staging, job_id, _read_record(staging, job_id), replaced)
+    else:
+        take_back(staging, job_id)
 
 
 def completed_uploads(staging: Staging, job_id: str) -> set[str]:
@@ -134,7 +173,7 @@ def _read_record(staging: Staging, job_id: str) -> CommitRecord:
 
 def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Replaced) -> None:
     storage, root = staging.storage, staging.root
-    folders = sorted({_folder(final) for _, final in record.publish})
+    folders = {_folder(final) for _, final in record.publish}
 
     def publish(pair: tuple[str, str]) -> None:
         staged, final = pair
@@ -143,9 +182,9 @@ def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Repl
         replaced.hold(storage.local_path(f"{root}/{final}"))
         storage.publish(staged, f"{root}/{final}")
 
+    # Those that were made before the decision may have got lost with the system's cache.
+    _make_folders(staging, record)
     with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-publish") as pool:
-        if storage.stages_by == "rename":
-            list(pool.map(lambda folder: storage.make_folders(_join(root, folder)), folders))
         list(pool.map(publish, record.publish))
     storage.sync_folders(sorted({path for folder in folders for path in _lineage(root, folder)}))
 
@@ -157,6 +196,15 @@ def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Repl
     manifest = f"{staging.job_folder(job_id)}/{MANIFEST_NAME}"
     publish_by_rename(storage, manifest, f"{root}/{MANIFEST_NAME}")
     storage.sync_folders([root])
+
+
+def _make_folders(staging: Staging, record: CommitRecord) -> None:
+    """Make the folders into which files are published; a store of uploads needs none."""
+    storage = staging.storage
+    if storage.stages_by == "rename":
+        places = sorted({_join(staging.root, _folder(final)) for _, final in record.publish})
+        with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-folders") as pool:
+            list(pool.map(storage.make_folders, places))
 
 
 def _lineage(root: str, folder: str) -> Iterator[str]:

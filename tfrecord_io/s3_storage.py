@@ -43,6 +43,7 @@ from tfrecord_io.storage_protocol import (
     as_listed,
     check_version,
     limited,
+    may_not_change,
     staged_file_is_gone,
 )
 
@@ -243,6 +244,15 @@ class S3Storage:
         except FileNotFoundError as error:
             bucket = path.partition("/")[0]
             raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
+
+    def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
+        # What is staged could be written; whether files may be removed is not known yet. Removing
+        # what is not there is allowed to those only who may remove it.
+        folder = next(iter(folders))
+        try:
+            self.remove(f"{folder}/{MARKER}")
+        except PermissionError as error:
+            raise may_not_change(self.url(folder)) from error
 
     def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
         attempt = None if path == final else path.rpartition("/")[0]

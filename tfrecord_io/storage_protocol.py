@@ -14,7 +14,8 @@ Invariants
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import errno
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
 
@@ -197,6 +198,15 @@ class Storage(Protocol):
     def make_folders(self, path: str) -> None:
         """Make a folder and its parents where missing."""
 
+    def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:
+        """Raise ``PermissionError`` if it can be known that folders may not be changed.
+
+        Parameters
+        ----------
+        folders : mapping of str to collection of str
+            Folders that are there, and of each the names in it that are to be replaced or removed.
+        """
+
     def create_sink(self, path: str, final: str) -> Sink:
         """Return a sink for a new file.
 
@@ -272,6 +282,16 @@ class Storage(Protocol):
 
     def sync_folders(self, paths: Iterable[str]) -> None:
         """Make creations, renames and removals in these folders durable."""
+
+
+def may_not_change(url: str) -> PermissionError:
+    """Return the error of a commit that must change a folder, or what is in it, and may not."""
+    return PermissionError(
+        errno.EACCES,
+        "the commit would have to change this, and may not; nothing was changed: get the right to "
+        "write there, or write elsewhere",
+        url,
+    )
 
 
 def check_version(path: str, expected: str, found: str) -> None:
