@@ -176,9 +176,33 @@ def test_a_folder_of_hdfs_that_may_not_be_changed(hdfs_server: Server, mode: Sav
 
 
 def test_a_bucket_in_which_nothing_may_be_removed(s3_server: Server) -> None:
-    store = dataclasses.replace(s3_server, url=f"{s3_server.url}/{uuid.uuid4().hex}")
-    write(store, OLD)
-    print(store)
+    """The commit's own files have to be. A bucket has one policy, so this is one test."""
+    prefix = f"{s3_server.url}/{uuid.uuid4().hex}"
+    stores = {mode: dataclasses.replace(s3_server, url=f"{prefix}/{mode}") for mode in MODES}
+    for store in stores.values():
+        write(store, OLD)
+    storage, root = open_storage(prefix, s3_server.storage_options)
+    bucket = root.partition("/")[0]
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": ["s3:DeleteObject"],
+        "Resource": [f"arn:aws:s3:::{root}/*"],
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [deny]})
+    s3 = storage._filesystem  # type: ignore[attr-defined]
+    s3.call_s3("put_bucket_policy", Bucket=bucket, Policy=policy)
+    try:
+        for mode, store in stores.items():
+            with pytest.raises(PermissionError, match="nothing was changed"):
+                write(store, NEW, mode)
+            there = read_table(f"{store.url}/ds", storage_options=store.storage_options)
+            assert there.num_rows == OLD.num_rows
+    finally:
+        s3.call_s3("delete_bucket_policy", Bucket=bucket)
+    for mode, store in stores.items():
+        write(store, NEW, mode)
+        assert data_of(contents(store)) == AFTER[mode]
 
 
 def test_attempts_that_are_not_named_do_not_show(store: Server) -> None:

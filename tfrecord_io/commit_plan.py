@@ -1,7 +1,7 @@
 """What a commit changes: from task commits and the data set as it is to a record and a manifest.
 
-Only names, sizes, rights and the old manifest are looked at, and nothing is written. Called by the one job
-whose turn it is, so what is found here stays so until the record is carried out.
+Only names, sizes, rights and the old manifest are looked at, and nothing is written. Called by the
+one job whose turn it is, so what is found here stays so until the record is carried out.
 """
 
 from __future__ import annotations
