@@ -21,13 +21,14 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
-from tests.support.frames import examples
+from tests.support.frames import examples, frame
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, commit, count_rows, read_table, staging, write
+from tfrecord_io import attempt, commit, convert, count_rows, read_table, staging, write
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -178,13 +179,78 @@ def test_appending_to_a_data_set_of_spark(tmp_path: Path) -> None:
     root = tmp_path / "ds"
     shutil.copytree(golden, root)
     old = data_files(root)
-    write_new(root, "append")
-    added = expected_files(NEW.to_pylist(), ["p"], rows_per_task=2, first_task=1)
+    new = pa.table({"v": ["x", "y", "z"], "p": pa.array([2, 2, 4], pa.int32())})
+    write_table(new, root, mode="append", partition_by="p", rows_per_task=2)
+    added = expected_files(new.to_pylist(), ["p"], rows_per_task=2, first_task=1)
     assert data_files(root) == {**old, **added}
+    assert sorted(read_table(root)["v"].to_pylist()) == ["a", "b", "c", "d", "x", "y", "z"]
     assert [file.path for file in manifest(root).files] == sorted(added)
     assert not (root / "._SUCCESS.crc").exists()
     with pytest.raises(LayoutError, match="partitioned"):
-        write_table(NEW, root, mode="append")
+        write_table(new, root, mode="append")
+
+
+#: A record of TensorFlow's: v is 1.
+ONE = examples({"v": 1})
+
+
+def parquet(values: list[Any]) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"v": values}), sink)
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+@pytest.mark.parametrize(
+    ("name", "data", "added", "told"),
+    [
+        ("p=1/a", ONE, {"v": ["x"], "p": [2]}, "Int64List"),
+        ("p=1/a", ONE, {"v": pa.array([1], pa.float32()), "p": [2]}, "Int64List"),
+        ("p=1/a", frame(b"\xff\xff"), {"v": [1], "p": [2]}, "not a valid Example"),
+        ("p=1/a", b"no such file", {"v": [1], "p": [2]}, "not like TFRecord"),
+        ("p=x/a", ONE, {"v": [1], "p": [2]}, "'x'"),
+        ("p=1/a.parquet", parquet([1]), {"v": [1], "p": [2]}, "holds parquet files"),
+        ("p=1/a", parquet([1]), {"v": [1], "p": [2]}, "holds parquet files"),
+    ],
+)
+def test_files_of_others_beside_which_nothing_could_be_read(
+    tmp_path: Path, mode: SaveMode, name: str, data: bytes, added: dict[str, Any], told: str
+) -> None:
+    root = tmp_path / "ds"
+    (root / name).parent.mkdir(parents=True)
+    (root / name).write_bytes(data)
+    before = tree(tmp_path)
+    with pytest.raises(SchemaMismatchError, match=told) as caught:
+        write_table(pa.table(added), root, mode=mode, partition_by="p")
+    assert str(root) in str(caught.value)
+    assert tree(tmp_path) == before
+
+
+def test_files_of_others_that_fit(tmp_path: Path) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "more").write_bytes(examples({"v": 1, "w": b"x"}))
+    write_table(pa.table({"v": [2], "x": [0.5]}), tmp_path, mode="append")
+    rows = {"v": 1, "w": "x", "x": None}, {"v": 2, "w": None, "x": 0.5}
+    found = read_table(tmp_path).select(["v", "w", "x"]).to_pylist()
+    assert sorted(found, key=lambda row: row["v"]) == [*rows]
+
+
+def test_tables_of_others(tmp_path: Path) -> None:
+    """Of Parquet files a cast decides, as when they are read."""
+    source, root = tmp_path / "source", tmp_path / "ds"
+    root.mkdir()
+    (root / "a.parquet").write_bytes(parquet([2**40]))
+    write_table(pa.table({"v": [1]}), source)
+    small = pa.schema([("v", pa.int32())])
+    with pytest.raises(SchemaMismatchError, match=r"int64.*do not fit int32"):
+        convert(source, root, to_format="parquet", mode="append", schema=small)
+    with pytest.raises(SchemaMismatchError, match=r"holds parquet .* to be added are orc"):
+        convert(source, root, to_format="orc", mode="append")
+    assert [path.name for path in root.iterdir()] == ["a.parquet"]
+    convert(source, root, to_format="parquet", mode="append")
+    convert(root, tmp_path / "all")
+    assert sorted(read_table(tmp_path / "all")["v"].to_pylist()) == [1, 2**40]
 
 
 def test_replacing_partitions_that_are_spelled_otherwise(tmp_path: Path) -> None:
@@ -225,6 +291,7 @@ def test_replacing_partitions_of_the_same_value(tmp_path: Path, spelled: str, va
 
 
 def test_texts_that_are_no_values_of_the_type_are_compared_as_texts(tmp_path: Path) -> None:
+    write_table(pa.table({"p": [1], "v": [8]}), tmp_path, partition_by="p")
     for text, value in (("01", 1), ("x", 2)):
         (tmp_path / f"p={text}").mkdir()
         (tmp_path / f"p={text}" / "part-00000-000.tfrecord").write_bytes(examples({"v": value}))

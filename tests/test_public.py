@@ -28,7 +28,7 @@ LAYERS = (
     ("codec", "source", "staging", "file_staging", "formats"),
     ("frames", "replaced", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
-    ("listing",),
+    ("listing", "foreign_files"),
     ("read", "write"),
     ("index_files", "record_options", "record_writer", "record_reader"),
     ("train", "io", "python_io"),

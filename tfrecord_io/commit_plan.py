@@ -153,7 +153,7 @@ def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> No
     LayoutError
         The partition columns differ.
     """
-    for path in filter(_is_data, tree.files):
+    for path in filter(is_data_path, tree.files):
         folder, _, name = path.rpartition("/")
         names = tuple(name for name, _ in parse_partition_path(folder))
         if names != job.partition_by and "=" in name:
@@ -209,7 +209,8 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "nothing"
 
 
-def _is_data(path: str) -> bool:
+def is_data_path(path: str) -> bool:
+    """Return whether a path in a data set is none of a hidden file."""
     return all(map(is_data_name, path.split("/")))
 
 

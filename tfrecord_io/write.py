@@ -21,7 +21,12 @@ import pyarrow.types as pat
 from tfrecord_io.attempt import write_task as write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, commit_job, recover
-from tfrecord_io.commit_plan import base_names, check_appendable, read_manifest
+from tfrecord_io.commit_plan import (
+    base_names,
+    check_appendable,
+    is_data_path,
+    read_manifest,
+)
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
     DatasetExistsError,
@@ -226,7 +231,13 @@ def _has_data(staging: Staging, job: WriteJob) -> bool:
     """Return whether the mode "ignore" finds data, after checking what the mode asks of them."""
     tree = staging.storage.tree(staging.root, skip=STAGING_NAME)
     if job.mode in ("append", "overwrite_partitions"):
-        check_appendable(job, tree, read_manifest(staging.storage, staging.root))
+        manifest = read_manifest(staging.storage, staging.root)
+        check_appendable(job, tree, manifest)
+        if manifest is None and (paths := [*filter(is_data_path, tree.files)]):
+            # Loaded on demand: most writes need no other format.
+            from tfrecord_io.foreign_files import check_fit
+
+            check_fit(job, staging.storage, staging.root, paths)
     if job.mode == "error" and (tree.files or tree.folders):
         raise DatasetExistsError(
             'the target is there already; choose another path, or mode="overwrite" or "append"',
