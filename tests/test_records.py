@@ -105,6 +105,16 @@ def test_what_is_not_bytes_is_refused(tmp_path: Path, record: object, what: str)
     assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"before", b"after"]
 
 
+def test_a_record_that_no_reader_takes_is_refused(tmp_path: Path) -> None:
+    with tfr.TFRecordWriter(tmp_path / "a") as writer:
+        writer.write(b"one")
+        with pytest.raises(tfr.LimitExceededError, match=r"2147483648 bytes.*split it.*/a\]"):
+            # Zeros that nobody has written to take no memory.
+            writer.write(bytes(2**31))
+        writer.write(b"two")
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one", b"two"]
+
+
 def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
     writer = tfr.TFRecordWriter(tmp_path / "a")
     writer.write(b"x")

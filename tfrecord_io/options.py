@@ -22,6 +22,9 @@ OnCorruptRows = Literal[OnCorrupt, "keep"]
 Float64Mode = Literal["warn", "cast", "error"]
 CodecName = Literal["auto", "native", "reference"]
 
+#: No reader takes a longer payload: here protobuf ends, and an Arrow array of bytes.
+MAX_PAYLOAD_BYTES = 2**31 - 1
+
 #: The one column of a ByteArray data set when it is read, as spark-tfrecord names it.
 BYTE_ARRAY_COLUMN = "byteArray"
 
@@ -79,9 +82,9 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("max_record_bytes", "max_features", "max_decompressed_bytes"):
             positive(name, getattr(self, name))
-        if self.max_record_bytes > 2**31 - 1:
+        if self.max_record_bytes > MAX_PAYLOAD_BYTES:
             raise OptionError(
-                f"max_record_bytes is {self.max_record_bytes}; protobuf ends at {2**31 - 1}"
+                f"max_record_bytes is {self.max_record_bytes}; protobuf ends at {MAX_PAYLOAD_BYTES}"
             )
 
 

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from tfrecord_io.codec import get_codec
-from tfrecord_io.errors import ClosedError, UnsupportedTypeError
+from tfrecord_io.errors import ClosedError, LimitExceededError, UnsupportedTypeError
+from tfrecord_io.options import MAX_PAYLOAD_BYTES
 from tfrecord_io.record_options import compressor_to_write, options_of
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.tf_errors import as_tensorflow, dressed
@@ -164,11 +165,19 @@ class TFRecordWriter:
         ------
         UnsupportedTypeError
             Something else, such as a str.
+        LimitExceededError
+            More than 2**31 - 1 bytes, which no reader of this package takes; the file is as before.
         ClosedError
             The writer is closed.
         """
         if type(record) is not bytes:
             record = _as_bytes(record)
+        if len(record) > MAX_PAYLOAD_BYTES:
+            raise LimitExceededError(
+                f"the record has {len(record)} bytes, and readers take at most "
+                f"{MAX_PAYLOAD_BYTES}: split it",
+                path=self._url,
+            )
         waiting = self._waiting
         waiting.append(record)
         self._waiting_bytes += len(record)

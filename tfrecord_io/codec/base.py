@@ -86,7 +86,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tfrecord_io.infer import Observation
-from tfrecord_io.options import DecodeOptions
+from tfrecord_io.options import MAX_PAYLOAD_BYTES, DecodeOptions
 
 
 class Cursor(Protocol):
@@ -239,7 +239,7 @@ class Codec(Protocol):
         offset: int = 0,
         record: int = 0,
         check_payload: bool = False,
-        max_record_bytes: int = 2**31 - 1,
+        max_record_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> tuple[int, pa.UInt64Array]:
         """Hop over the whole frames of ``data[start:]``.
 
@@ -265,7 +265,7 @@ class Codec(Protocol):
         *,
         offset: int = 0,
         record: int = 0,
-        max_record_bytes: int = 2**31 - 1,
+        max_record_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> tuple[int, list[bytes]]:
         """Take the payloads of the whole frames of ``data[start:]``, both CRCs checked.
 

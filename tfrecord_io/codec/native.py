@@ -18,7 +18,7 @@ import pyarrow as pa
 from tfrecord_io.codec.hints import foreign_format_hint
 from tfrecord_io.errors import ChecksumError
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
-from tfrecord_io.options import DecodeOptions
+from tfrecord_io.options import MAX_PAYLOAD_BYTES, DecodeOptions
 
 #: Options of the kernel's allocator, which are read once, when it is loaded, and by nobody else.
 #: Freed memory is offered to the system, which takes it when it runs short, instead of given back
@@ -218,7 +218,7 @@ class NativeCodec:
         offset: int = 0,
         record: int = 0,
         check_payload: bool = False,
-        max_record_bytes: int = 2**31 - 1,
+        max_record_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> tuple[int, pa.UInt64Array]:
         """See `tfrecord_io.codec.base.Codec.frames`."""
         try:
@@ -235,7 +235,7 @@ class NativeCodec:
         *,
         offset: int = 0,
         record: int = 0,
-        max_record_bytes: int = 2**31 - 1,
+        max_record_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> tuple[int, list[bytes]]:
         """See `tfrecord_io.codec.base.Codec.payloads`."""
         try:

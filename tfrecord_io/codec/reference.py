@@ -34,7 +34,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
 )
 from tfrecord_io.infer import FeatureObservation, Kind, Observation, Sighting
-from tfrecord_io.options import BYTE_ARRAY_COLUMN, DecodeOptions
+from tfrecord_io.options import BYTE_ARRAY_COLUMN, MAX_PAYLOAD_BYTES, DecodeOptions
 from tfrecord_io.schema import is_any_list, leaf_type, list_depth
 
 _HEADER_BYTES = 12
@@ -42,7 +42,6 @@ _FOOTER_BYTES = 4
 #: Enough of a file's beginning to tell what it is.
 _HEAD_BYTES = 64
 _CRC_MASK_DELTA = 0xA282EAD8
-_MAX_PAYLOAD_BYTES = 2**31 - 1
 
 #: Every whole number up to this magnitude has a float64 of its own.
 _MAX_EXACT_INT = 2**53
@@ -103,7 +102,7 @@ class ReferenceCodec:
         offset: int = 0,
         record: int = 0,
         check_payload: bool = False,
-        max_record_bytes: int = _MAX_PAYLOAD_BYTES,
+        max_record_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> tuple[int, pa.UInt64Array]:
         """See `tfrecord_io.codec.base.Codec.frames`."""
         view = memoryview(data)
@@ -124,7 +123,7 @@ class ReferenceCodec:
         *,
         offset: int = 0,
         record: int = 0,
-        max_record_bytes: int = _MAX_PAYLOAD_BYTES,
+        max_record_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> tuple[int, list[bytes]]:
         """See `tfrecord_io.codec.base.Codec.payloads`."""
         view = memoryview(data)
@@ -366,7 +365,7 @@ class ReferenceDecoder(_FrameCursor):
         self._options = options
         self._columns = [_Column(f.name, list_depth(f.type), leaf_type(f.type)) for f in schema]
         # Arrow's binary and string arrays end at 2 GiB, whatever the options allow.
-        self._batch_bytes = min(options.batch_bytes, _MAX_PAYLOAD_BYTES)
+        self._batch_bytes = min(options.batch_bytes, MAX_PAYLOAD_BYTES)
         self._flushed_places: list[tuple[int, int]] = []
         self._start_batch()
 
@@ -656,9 +655,9 @@ def _set_values(feature: _Message, column: pa.Field, values: list[_Value]) -> No
 
 def _serialized(message: _Message) -> bytes:
     size = message.ByteSize()
-    if size > _MAX_PAYLOAD_BYTES:
+    if size > MAX_PAYLOAD_BYTES:
         raise _TooLargeError(
-            f"the row makes a payload of {size} bytes, and protobuf ends at {_MAX_PAYLOAD_BYTES}: "
+            f"the row makes a payload of {size} bytes, and protobuf ends at {MAX_PAYLOAD_BYTES}: "
             "split the row"
         )
     return bytes(message.SerializeToString())
