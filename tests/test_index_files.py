@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import shutil
 from pathlib import Path
@@ -53,6 +54,7 @@ def test_a_reader_takes_places_from_it(file: Path, tmp_path: Path) -> None:
     data[16] ^= 1
     with file.open("r+b") as handle:
         handle.write(data)
+    (tmp_path / "a.idx").touch()
     again = tfr.TFRecordReader(file, index=tmp_path / "a.idx")
     assert (len(again), again[3], again[-2]) == (4, b"four", RECORDS[2])
     with pytest.raises(tfr.ChecksumError, match=r"data.tfrecord, byte offset 16, record 1\]"):
@@ -101,6 +103,20 @@ def test_an_index_that_cuts_elsewhere(file: Path, tmp_path: Path, text: bytes, b
     assert e.value.record == bad
     with pytest.raises(tfr.CorruptDataError):
         reader[:]
+
+
+def test_an_index_that_is_older_than_its_file(file: Path, tmp_path: Path) -> None:
+    tfr.write_index(file, tmp_path / "a.idx")
+    with tfr.TFRecordWriter(file) as writer:
+        # As long as before, and the last record begins where it did.
+        for record in (b"x" * 1035, b"four"):
+            writer.write(record)
+    with pytest.warns(tfr.TFRecordWarning, match=r"a\.idx is older .*data\.tf.*write .*again"):
+        assert tfr.TFRecordReader(file, index=tmp_path / "a.idx")[3] == b"four"
+    with pytest.warns(tfr.TFRecordWarning, match=r"a\.idx is older"):
+        tfr.read_tfrecord(file, record_type="ByteArray", index=tmp_path / "a.idx", blocksize=100)
+    os.utime(tmp_path / "a.idx", ns=(0, file.stat().st_mtime_ns))
+    tfr.TFRecordReader(file, index=tmp_path / "a.idx")
 
 
 def test_a_data_set_has_an_index_for_each_file(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ its offset in the file and the size of its whole frame, header and CRCs included
 
 DALI wants one for each file to divide it between workers; here they save the one hop over a file
 that random access needs. An index is only good for its own file, so its records have to lie one
-behind the other, and to end where the file ends.
+behind the other, and to end where the file ends. That fits a file that was written again with other
+records of the same length in sum, too, so one that is older than its file is warned of.
 """
 
 from __future__ import annotations
@@ -31,7 +32,14 @@ import pyarrow.compute as pc
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import Codec
-from tfrecord_io.errors import CorruptDataError, DatasetExistsError, OptionError, TFRecordError
+from tfrecord_io.errors import (
+    CorruptDataError,
+    DatasetExistsError,
+    OptionError,
+    TFRecordError,
+    TFRecordWarning,
+    warn,
+)
 from tfrecord_io.frames import FrameCounter, walk
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.options import Limits
@@ -175,11 +183,26 @@ def parse_index(text: bytes, file: ScanFile, url: str) -> array[int]:
 
 
 def read_index(
-    path: str | os.PathLike[str], file: ScanFile, storage_options: Mapping[str, Any] | None
+    path: str | os.PathLike[str],
+    file: ScanFile,
+    modified: float | None,
+    storage_options: Mapping[str, Any] | None,
 ) -> array[int]:
-    """Read the index of a file; see `parse_index` for what is raised."""
+    """Read the index of a file that was written at a time; see `parse_index` for what is raised.
+
+    Warns if the index is older. That is no error: copying changes times.
+    """
     storage, inner = open_storage(path, storage_options)
-    return parse_index(storage.read_bytes(inner, _MOST_BYTES), file, storage.url(inner))
+    url = storage.url(inner)
+    starts = parse_index(storage.read_bytes(inner, _MOST_BYTES), file, url)
+    written = storage.info(inner).modified
+    if written is not None and modified is not None and written < modified:
+        warn(
+            f"{url} is older than the file that it is to describe, {file.url}, and may tell of "
+            "other records; write the index again, or touch it if only copying made it older",
+            TFRecordWarning,
+        )
+    return starts
 
 
 def described_by(
@@ -196,11 +219,11 @@ def described_by(
     """
 
     def describe(found_through: str, file: ScanFile) -> ScanFile:
-        root = open_storage(found_through, storage_options)[1]
+        storage, root = open_storage(found_through, storage_options)
         url = os.fspath(index)
         if file.path != root:
             url = f"{url.rstrip('/')}/{_relative(file, root)}{SUFFIX}"
-        starts = read_index(url, file, storage_options)
+        starts = read_index(url, file, storage.info(file.path).modified, storage_options)
         marks: list[tuple[int, int]] = []
         for place in range(_MARK_BYTES, file.size, _MARK_BYTES):
             record = bisect.bisect_left(starts, place)

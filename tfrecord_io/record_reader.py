@@ -61,7 +61,8 @@ class TFRecordReader(Sequence[bytes]):
         No such compression.
     CorruptDataError
         The index is that of another file, or none. One that fits in length but cuts the file
-        elsewhere shows once a record that it tells wrong is asked for.
+        elsewhere shows once a record that it tells wrong is asked for. One that is older than the
+        file is warned of, since it may count other records.
     FileNotFoundError, PermissionError, IsADirectoryError
         The file cannot be read.
 
@@ -115,7 +116,7 @@ class TFRecordReader(Sequence[bytes]):
         )
         if index is not None:
             with as_tensorflow():
-                self._starts = read_index(index, self._file, storage_options)
+                self._starts = read_index(index, self._file, info.modified, storage_options)
 
     def __iter__(self) -> Iterator[bytes]:
         self._check_open()
