@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -226,6 +227,41 @@ class TestSingleFile:
         convert(target, target, mode="overwrite", columns=["a"])
         assert tree(target.parent) == {"x.tfrecord": examples(*({"a": r["a"]} for r in ROWS))}
 
+    def test_overwrite_is_as_writing_into_the_file(self, parquet: Path, tmp_path: Path) -> None:
+        (tmp_path / "real").mkdir()
+        (tmp_path / "links").mkdir()
+        file, link = tmp_path / "real/of any name", tmp_path / "links/x.tfrecord"
+        file.write_bytes(b"")
+        file.chmod(0o604)
+        link.symlink_to(Path("../real/of any name"))
+        with pytest.raises(DatasetExistsError):
+            convert(parquet, link)
+        convert(parquet, link, mode="overwrite")
+        assert link.is_symlink()
+        assert file.read_bytes() == examples(*ROWS)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o604
+        assert names(tmp_path / "links") == ["x.tfrecord"]
+        assert names(tmp_path / "real") == ["of any name"]
+        file.unlink()
+        convert(parquet, link, mode="overwrite")
+        assert file.read_bytes() == examples(*ROWS)
+
+    def test_a_link_that_a_conversion_died_on(self, parquet: Path, tmp_path: Path) -> None:
+        (tmp_path / "x.tfrecord").symlink_to("y")
+        left = self.killed(parquet, tmp_path / "x.tfrecord", "overwrite", "y")
+        assert clean(tmp_path / "x.tfrecord").removed == (left,)
+
+    @pytest.mark.parametrize("is_link", [False, True])
+    def test_what_is_no_file_stays(self, parquet: Path, tmp_path: Path, is_link: bool) -> None:
+        os.mkfifo(tmp_path / "pipe.csv")
+        target = tmp_path / "pipe.csv"
+        if is_link:
+            target = tmp_path / "link.csv"
+            target.symlink_to("pipe.csv")
+        with pytest.raises(OptionError, match=r"no regular file.*another path.*pipe\.csv\]"):
+            convert(parquet, target, mode="overwrite")
+        assert (tmp_path / "pipe.csv").is_fifo()
+
     @pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
     def test_nothing_can_be_added(self, parquet: Path, tmp_path: Path, mode: Any) -> None:
         with pytest.raises(OptionError, match="single file"):
@@ -235,19 +271,21 @@ class TestSingleFile:
         with pytest.raises(OptionError, match="max_records_per_file"):
             convert(parquet, tmp_path / "x.tfrecord", max_records_per_file=3)
 
-    def killed(self, parquet: Path, target: Path) -> str:
+    def killed(
+        self, parquet: Path, target: Path, mode: str = "error", name: str | None = None
+    ) -> str:
         """Kill a conversion, and return the name of what it leaves."""
         before = names(target.parent) if target.parent.exists() else []
         code = (
             "import os, signal, sys; from tfrecord_io import convert\n"
-            "convert(sys.argv[1], sys.argv[2], "
+            "convert(sys.argv[1], sys.argv[2], mode=sys.argv[3], "
             "progress=lambda p: os.kill(os.getpid(), signal.SIGKILL))"
         )
-        command = [sys.executable, "-c", code, str(parquet), str(target)]
+        command = [sys.executable, "-c", code, str(parquet), str(target), mode]
         killed = subprocess.run(command, check=False, cwd=Path(__file__).parents[1])
         assert killed.returncode == -signal.SIGKILL
         (left,) = {*names(target.parent)} - {*before}
-        assert left.startswith(f".{target.name}.")
+        assert left.startswith(f".{name or target.name}.")
         return left
 
     def test_what_dead_processes_left_is_removed(self, parquet: Path, tmp_path: Path) -> None:

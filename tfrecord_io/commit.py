@@ -30,7 +30,7 @@ from tfrecord_io.errors import (
     PrecisionWarning,
     warn,
 )
-from tfrecord_io.file_staging import hidden_folders
+from tfrecord_io.file_staging import behind_link, hidden_folders
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.publish import carry_out, completed_uploads, make_ready, take_back
@@ -244,7 +244,7 @@ def clean(
         beside = _clean_files(storage, root, None, stale_after, dry_run)
         found = recover(Staging(storage, root), stale_after=stale_after, dry_run=dry_run)
     else:
-        parent, _, name = root.rpartition("/")
+        parent, _, name = behind_link(storage, root).rpartition("/")
         beside = _clean_files(storage, parent or "/", name, stale_after, dry_run)
         found = CleanResult()
         if beside == found and not storage.exists(root):

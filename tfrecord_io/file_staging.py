@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
 
 from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.staging import STALE_AFTER_SECONDS
@@ -23,6 +24,12 @@ _HIDDEN = re.compile(
     r"-[0-9a-f]{8}",
     re.DOTALL,
 )
+
+
+def behind_link(storage: Storage, path: str) -> str:
+    """Return where the file is that a link to one leads to, or the path if it is no link."""
+    local = storage.local_path(path)
+    return os.path.realpath(local) if local and Path(local).is_symlink() else path
 
 
 def hidden_name(target: str) -> str:

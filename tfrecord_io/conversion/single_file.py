@@ -5,23 +5,31 @@ same tasks and the same commit as any other, and then moved into its place in on
 target is never seen half written. Without "overwrite" a local file is published by a hard link,
 which never replaces one that appeared meanwhile. A killed process leaves only the hidden folder,
 which the next conversion to the same target removes, or `tfrecord_io.clean`.
+
+"overwrite" is for the user what writing into the file would be, as cp and pyarrow do: the target
+of a link is replaced, not the link, and who may read and write it stays as it was.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tfrecord_io.errors import DatasetExistsError, OptionError
-from tfrecord_io.file_staging import hidden_folders, hidden_name
+from tfrecord_io.file_staging import behind_link, hidden_folders, hidden_name
 from tfrecord_io.layout import format_part_name
 from tfrecord_io.options import SaveMode
 from tfrecord_io.part_writer import file_format
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.storage import Storage, open_storage
+
+#: Not those that would let a program run as another owner than before.
+_PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +99,7 @@ class FileTarget:
 
     def _move(self, part: str) -> bool:
         if self.mode == "overwrite":
+            self._keep_permissions(part)
             self.storage.rename(part, self.path)
             return True
         local = self.storage.local_path(part)
@@ -106,6 +115,15 @@ class FileTarget:
                 return False
             raise self._exists() from None
         return True
+
+    def _keep_permissions(self, part: str) -> None:
+        local = self.storage.local_path(part)
+        if local is None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            kept, made = (Path(one).stat().st_mode & _PERMISSIONS for one in (self.path, local))
+            if kept != made:
+                Path(local).chmod(kept)
 
     @contextlib.contextmanager
     def cleaned(self) -> Iterator[None]:
@@ -125,7 +143,7 @@ def open_target(
     Raises
     ------
     OptionError
-        The mode is none for a single file.
+        The mode is none for a single file, or what is there is none.
     """
     if mode not in ("error", "overwrite", "ignore"):
         raise OptionError(
@@ -134,6 +152,9 @@ def open_target(
         )
     storage, path = open_storage(target, storage_options)
     text = os.fspath(target)
+    if mode == "overwrite":
+        path = behind_link(storage, path)
+        _refuse_device(storage, path)
     parent, _, name = path.rpartition("/")
     hidden = hidden_name(name)
     with contextlib.suppress(OSError):
@@ -143,3 +164,13 @@ def open_target(
     is_local = storage.local_path(path) is not None
     url = f"{parent}/{hidden}" if is_local else text[: len(text) - len(name)] + hidden
     return FileTarget(storage=storage, path=path, mode=mode, folder=f"{parent}/{hidden}", url=url)
+
+
+def _refuse_device(storage: Storage, path: str) -> None:
+    local = storage.local_path(path)
+    if local is not None and os.path.lexists(local) and not Path(local).is_file():
+        raise OptionError(
+            "the target is no regular file but a pipe, device or the like, which a file would "
+            "replace; choose another path",
+            path=storage.url(path),
+        )
