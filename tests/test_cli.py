@@ -361,6 +361,17 @@ def test_wrong_usage_ends_with_2(data):
     run("head", code=2)
 
 
+@pytest.mark.parametrize(
+    "command", ["convert {} - --to-format csv", "index {} -", "stats {} --html -"]
+)
+def test_standard_output_is_no_target(data, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    result = run(*command.format("data").split(), code=2)
+    assert "'-' is no target" in result.stderr
+    assert "'tfrecord-io cat'" in " ".join(result.stderr.split())
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 def test_an_existing_target_ends_with_4(data, tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"")
     run("convert", data, tmp_path / "x.parquet", code=4)

@@ -147,6 +147,16 @@ def parse_limits(texts: Iterable[str]) -> Limits | None:
     return Limits(**settings) if settings else None
 
 
+def file_name(text: str) -> str:
+    """Return the name of what is to be written, unless it stands for standard output elsewhere."""
+    if text == "-":
+        raise ValueError(
+            "'-' is no target: what is written is a file or folder, not standard output, to which "
+            "'tfrecord-io cat' writes rows; './-' is a file of that name"
+        )
+    return text
+
+
 _LIMITS = ", ".join(Limits.__slots__)
 
 
@@ -177,6 +187,13 @@ def together(*options: Callable[[Function], Function]) -> Callable[[Function], F
 
 
 paths = click.argument("path", nargs=-1, required=True)
+target = click.argument("target", callback=parsed(file_name))
+html = click.option(
+    "--html",
+    metavar="FILE",
+    callback=parsed(file_name),
+    help="Write a page with plots instead.",
+)
 as_json = click.option("--json", "is_json", is_flag=True, help="JSON lines on a terminal too.")
 
 

@@ -114,7 +114,7 @@ def _write_table(console: Console, schema: pa.Schema, batches: Iterator[pa.Recor
 
 @program.command()
 @click.argument("source", nargs=-1, required=True)
-@click.argument("target")
+@arguments.target
 @arguments.formats
 @arguments.columns
 @arguments.filters
@@ -204,7 +204,7 @@ def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any)
 
 @program.command()
 @arguments.paths
-@click.option("--html", metavar="FILE", help="Write a page with plots instead.")
+@arguments.html
 @arguments.selection
 @arguments.as_json
 @arguments.records
@@ -229,7 +229,7 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
 
 @program.command()
 @click.argument("source", nargs=-1, required=True)
-@click.argument("target")
+@arguments.target
 @arguments.limits
 @arguments.storage_options
 @arguments.target_storage_options
