@@ -352,7 +352,11 @@ def test_damaged_data_end_with_1(data):
     assert warned.stderr.startswith("warning: ")
 
 
-def test_wrong_usage_ends_with_2(data):
+def test_wrong_usage_ends_with_2(data, tmp_path):
+    convert = ("convert", data, tmp_path / "new", "--to-format", "tfrecord", "--partition-by")
+    text = run(*convert, "mont", code=2).stderr
+    assert "column 'mont' is not in the data set; did you mean 'month'?" in text
+    assert "'n' is named twice" in run(*convert, "n,n", code=2).stderr
     assert "'nope'" in run("head", data, "--columns", "nope", code=2).stderr
     assert "bogus" in run("head", data, "--filter", "bogus", code=2).stderr
     assert "'n' with" in run("head", data, "--filter", f"n = {10**20}", code=2).stderr

@@ -246,8 +246,8 @@ def test_one_warning_names_all_narrowed_columns(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
-    "unknown partition column": ({"partition_by": ["no"]}, LayoutError),
-    "partition column twice": ({"partition_by": ["p", "p"]}, LayoutError),
+    "unknown partition column": ({"partition_by": ["no"]}, OptionError),
+    "partition column twice": ({"partition_by": ["p", "p"]}, OptionError),
     "all columns": ({"partition_by": list("abpq")}, LayoutError),
     "list as partition": ({"partition_by": "l"}, LayoutError),
     "mode": ({"mode": "replace"}, OptionError),

@@ -47,6 +47,7 @@ from tfrecord_io.options import (
     RecordType,
     SaveMode,
     choice,
+    no_column,
     positive,
 )
 from tfrecord_io.part_writer import check_file_format
@@ -178,13 +179,11 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
     for index, name in enumerate(names):
         found = schema.get_all_field_indices(name)
         if not found:
-            raise LayoutError(
-                f"there is no column {name!r} to partition by; there are {schema.names}"
-            )
+            raise no_column(name, schema.names)
         if len(found) > 1:
             raise LayoutError(f"two columns are named {name!r}; rename one of them", feature=name)
         if name in names[:index]:
-            raise LayoutError(f"the partition column {name!r} is named twice", feature=name)
+            raise OptionError(f"the partition column {name!r} is named twice; once is enough")
         check_partition_name(name)
         # Of no values: only the type is looked at.
         t = schema.field(name).type

@@ -485,7 +485,7 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("options", "error", "message"),
         [
-            ({"partition_on": "q"}, tfr.LayoutError, "'q'"),
+            ({"partition_on": "q"}, tfr.OptionError, "'q'"),
             ({"partition_on": "l"}, tfr.TFRecordError, "'l'"),
             ({"repartition_on": "q"}, tfr.OptionError, "repartition_on"),
             ({"repartition_on": 5}, tfr.OptionError, "repartition_on"),
