@@ -601,6 +601,29 @@ class TestSchemas:
         with pytest.raises(SchemaMismatchError, match="'l' holds 9007199254740993"):
             convert(tmp_path / "x.jsonl", tmp_path / "no.parquet")
 
+    @pytest.mark.parametrize("is_list", [False, True])
+    @pytest.mark.parametrize("is_given", [False, True])
+    def test_numbers_that_would_be_zero(
+        self, tmp_path: Path, is_given: bool, is_list: bool
+    ) -> None:
+        t = pa.list_(pa.float64()) if is_list else pa.float64()
+        schema = pa.schema({"x": t, "t": pa.string()}) if is_given else None
+
+        def converted(*texts: str) -> list[Any]:
+            lines = (f'{{"x": {f"[1.5, {x}]" if is_list else x}, "t": "1e-400"}}\n' for x in texts)
+            (tmp_path / "x.jsonl").write_text("".join(lines))
+            convert(tmp_path / "x.jsonl", tmp_path / "y.parquet", schema=schema, mode="overwrite")
+            values = pq.read_table(tmp_path / "y.parquet")["x"].to_pylist()
+            return [value[1] for value in values] if is_list else values
+
+        long = f"0.{'0' * 400}1"
+        for bad in ("1e-400", "-2E-324", "0.01e-0323", long):
+            with pytest.raises(SchemaMismatchError, match=f"'x' holds {bad}, .* from zero"):
+                converted("0.5", "null", bad)
+        # Zeros, and numbers that a double tells from it.
+        texts = ["0.5", "0", "0.0", "0e-400", f"0.{'0' * 400}", "3e-324", f"{long}e400"]
+        assert converted(*texts) == [0.5, 0.0, 0.0, 0.0, 0.0, 5e-324, 0.1]
+
     @pytest.mark.parametrize("zones", [(None, "UTC"), ("UTC", None)])
     @pytest.mark.parametrize("is_list", [False, True])
     def test_times_with_and_without_a_zone(

@@ -2,7 +2,8 @@
 
 Reading is pyarrow's. Types are those that it infers from a file's first `_BLOCK_BYTES` (texts that
 look like timestamps become such, of UTC if they tell a zone), or those that are given. A later
-value that does not fit, and a key that was not seen in the first block, is an error.
+value that does not fit, and a key that was not seen in the first block, is an error, and so are
+numbers that would change: a large whole one that no double is, a tiny one that would be zero.
 
 Writing follows Spark, and what it writes pyarrow reads: a key for each column with an explicit
 null; dates and times as ISO 8601 texts, durations as their integers, decimals as numbers with all
@@ -84,14 +85,14 @@ class JsonLinesFormat:
         floats = [field.name for field in schema if _is_float(field.type)]
         count = _Count()
         with file.open_decompressed() as opened, _explained(file.url, count):
-            stream = opened
-            if found is None and floats:
-                stream = io.BufferedReader(_BareWords(opened, floats))
+            lines = _FloatLines(opened, floats, is_bared=found is None)
+            stream = io.BufferedReader(lines) if floats else opened
             unexpected = "ignore" if found is None else "error"
             reader = _open(stream, pa.schema(parsed), unexpected)
             is_checked = False
             for batch in reader or ():
-                if not is_checked and any(_has_large_floats(batch[name]) for name in floats):
+                tells = functools.partial(_may_be_rounded, zeros=lines.has_tiny)
+                if not is_checked and any(tells(batch[name]) for name in floats):
                     _refuse_rounded(file, floats)
                     is_checked = True
                 yield _decoded(batch, schema, file.url, count.rows)
@@ -175,13 +176,22 @@ def _is_float(t: pa.DataType) -> bool:
     return bool(pat.is_floating(leaf_type(t)))
 
 
-class _BareWords(io.RawIOBase):
-    """Takes the quotes off ``"NaN"`` and infinities in some columns, so that they are numbers."""
+class _FloatLines(io.RawIOBase):
+    """A stream of lines with columns of floats.
 
-    def __init__(self, stream: BinaryIO, names: list[str]) -> None:
+    Attributes
+    ----------
+    has_tiny : bool
+        Whether there was anything so far that may be a number which becomes zero.
+    """
+
+    def __init__(self, stream: BinaryIO, names: list[str], *, is_bared: bool) -> None:
+        """Begin; `is_bared` takes the quotes off ``"NaN"`` and infinities."""
         self._lines = _some_lines(stream)
         self._values = _values_of(names)
+        self._is_bared = is_bared
         self._ready = memoryview(b"")
+        self.has_tiny = False
 
     def readable(self) -> bool:
         return True
@@ -191,7 +201,8 @@ class _BareWords(io.RawIOBase):
             lines = next(self._lines, None)
             if lines is None:
                 break
-            if _WORD.search(lines):
+            self.has_tiny = self.has_tiny or _may_hold_tiny(lines)
+            if self._is_bared and _WORD.search(lines):
                 lines = b"".join(map(self._bare, lines.splitlines(keepends=True)))
             self._ready = memoryview(lines)
         given = self._ready[: len(buffer)]
@@ -239,34 +250,57 @@ _MOST_DIGITS = 310
 _LONG_WHOLE = re.compile(rb"(?<![\w.+-])-?\d{16,}(?![\w.])")
 
 
-def _has_large_floats(array: pa.Array) -> bool:
+#: A number; and what there is in one that no float tells from zero, whose exponent has three digits
+#: or whose first other digit has hundreds of zeros before it.
+_ANY_NUMBER = re.compile(rb"(?<![\w.+-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_NONZERO = re.compile(rb"[^eE]*[1-9]")
+_TINY_EXPONENT = re.compile(rb"-(?<=[eE]-)0*\d{3}")
+_MANY_ZEROS = b"0" * 200
+
+
+def _may_hold_tiny(lines: bytes) -> bool:
+    return bool(_MANY_ZEROS in lines or _TINY_EXPONENT.search(lines))
+
+
+def _may_be_rounded(array: pa.Array, zeros: bool) -> bool:
+    """Return whether there are floats so large that they may be another number, or zeros."""
     values = leaves(array)
     if not pat.is_floating(values.type):
         return False
-    is_large = pc.greater_equal(pc.abs(values), float(INTEGERS_END))
-    return bool(pc.any(is_large, min_count=0).as_py())
+    found = pc.greater_equal(pc.abs(values), float(INTEGERS_END))
+    if zeros:
+        found = pc.or_(found, pc.equal(values, 0.0))
+    return bool(pc.any(found, min_count=0).as_py())
 
 
 def _refuse_rounded(file: InputFile, names: Sequence[str]) -> None:
-    """Raise `SchemaMismatchError` for a whole number in columns of floats that no float is.
+    """Raise `SchemaMismatchError` for a number in columns of floats that pyarrow changes too much.
 
-    pyarrow's parser makes it the nearest one, and does not give its digits.
+    That is a whole number that no float is, and one that is not zero and becomes zero. pyarrow's
+    parser makes it the nearest float, and does not give its digits.
     """
     values = _values_of(names)
     with file.open_decompressed() as stream:
         for lines in _some_lines(stream):
-            if not _LONG_WHOLE.search(lines):
+            has_tiny = _may_hold_tiny(lines)
+            if not has_tiny and not _LONG_WHOLE.search(lines):
                 continue
             for found in values.finditer(lines):
                 for whole in _LONG_WHOLE.findall(found[2]):
                     if len(whole) > _MOST_DIGITS or int(whole) != float(whole):
-                        name = json.loads(found[1])
-                        raise SchemaMismatchError(
-                            f"column {name!r} holds {whole.decode()}, which is no double; give a "
-                            "schema in which it is a decimal",
-                            path=file.url,
-                            feature=name,
-                        )
+                        what = "is no double; give a schema in which it is a decimal"
+                        raise _rounded(file, found[1], whole, what)
+                for number in _ANY_NUMBER.findall(found[2]) if has_tiny else ():
+                    if not float(number) and _NONZERO.match(number):
+                        what = "no double tells from zero; write 0 if that is what it stands for"
+                        raise _rounded(file, found[1], number, what)
+
+
+def _rounded(file: InputFile, key: bytes, number: bytes, what: str) -> SchemaMismatchError:
+    name = json.loads(key)
+    return SchemaMismatchError(
+        f"column {name!r} holds {number.decode()}, which {what}", path=file.url, feature=name
+    )
 
 
 def _is_bytes(t: pa.DataType) -> bool:
