@@ -25,6 +25,8 @@ CodecName = Literal["auto", "native", "reference"]
 #: No reader takes a longer payload: here protobuf ends, and an Arrow array of bytes.
 MAX_PAYLOAD_BYTES = 2**31 - 1
 
+_INT64_MAX = 2**63 - 1
+
 #: The one column of a ByteArray data set when it is read, as spark-tfrecord names it.
 BYTE_ARRAY_COLUMN = "byteArray"
 
@@ -44,9 +46,11 @@ def choice(name: str, value: object, choices: object) -> None:
 
 
 def positive(name: str, value: object) -> None:
-    """Raise `OptionError` unless `value` is a whole number above 0."""
+    """Raise `OptionError` unless `value` is a whole number above 0 that 64 bits hold."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
         raise OptionError(f"{name} is {value!r}; it must be a whole number above 0")
+    if int(value) > _INT64_MAX:
+        raise OptionError(f"{name} is {value}; it must be at most {_INT64_MAX}")
 
 
 def no_column(name: object, names: Sequence[str]) -> OptionError:
