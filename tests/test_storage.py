@@ -469,6 +469,7 @@ def test_paths_and_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         "file:///a b%20": "/a b%20",
         "file:/a": "/a",
         "file://localhost/a": "/a",
+        "FILE://LocalHost/a": "/a",
         "local:///a": "/a",
         "x/../y": str(tmp_path / "y"),
         "~/d": str(tmp_path / "home" / "d"),
@@ -484,6 +485,20 @@ def test_paths_and_urls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_no_path(url: str) -> None:
     with pytest.raises(OptionError):
         open_storage(url)
+
+
+@pytest.mark.parametrize(
+    "url", ["file://host/a", "file://a", "file://", "local://./a", "file://~/a"]
+)
+def test_files_of_another_host(url: str) -> None:
+    with pytest.raises(OptionError, match=rf"{url} names .* of the host .*file:///"):
+        open_storage(url)
+
+
+def test_the_home_of_nobody() -> None:
+    with pytest.raises(OptionError, match=r"~no-such-user/x begins .* write \./~no-such-user/x "):
+        open_storage("~no-such-user/x")
+    assert open_storage("./~no-such-user/x")[1].endswith("/~no-such-user/x")
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,8 @@ def open_storage(
     Raises
     ------
     OptionError
-        An empty path, a NUL in it, an unknown protocol, or options that the file system refuses.
+        An empty path, a NUL in it, an unknown protocol or user, a file of another host, or options
+        that the file system refuses.
     MissingDependencyError
         The protocol's package is not installed.
 
@@ -77,11 +78,21 @@ def open_storage(
     is_chain = _CHAIN.match(text) is not None
     if protocol == "file" and not is_chain:
         if match:
-            rest = text[match.end() :]
-            if rest.startswith("localhost/"):
-                rest = rest.removeprefix("localhost")
-            text = rest
-        return LocalStorage(), str(Path(os.path.abspath(Path(text).expanduser())))  # noqa: PTH100
+            host, slash, below = text[match.end() :].partition("/")
+            if host.lower() not in ("", "localhost") or not slash:
+                raise OptionError(
+                    f"{text} names a file of the host {host!r}, and only files of this machine are "
+                    "read and written: give a path, or a URL with three slashes, file:///folder"
+                )
+            text = f"/{below}"
+        # Not pathlib's, which takes ./~ for ~.
+        expanded = os.path.expanduser(text)  # noqa: PTH111
+        if text[0] == "~" and expanded == text:
+            raise OptionError(
+                f"{text} begins with the home folder of a user whom this machine does not know; "
+                f"write ./{text} for a path of that name"
+            )
+        return LocalStorage(), str(Path(os.path.abspath(expanded)))  # noqa: PTH100
     if match:
         text = f"{protocol}://{text[match.end() :]}"
         if "::" in text and not is_chain:
