@@ -416,6 +416,20 @@ class TestS3(StorageContract):
         with pytest.raises(FileNotFoundError):
             storage.list_files(root)
 
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"nope": 1},
+            {"client_kwargs": {"nope": 1}},
+            {"config_kwargs": {"nope": 1}},
+            {"client_kwargs": "nope"},
+        ],
+    )
+    def test_options_that_there_are_not(self, options: dict[str, Any]) -> None:
+        storage, path = open_storage("s3://bucket/x", {"anon": True, **options})
+        with pytest.raises(OptionError, match=r"storage_options do not suit S3.*see s3fs"):
+            storage.exists(path)
+
     def test_no_secret_is_shown(self, s3_server: Server) -> None:
         options = {**s3_server.storage_options, "secret": "hunter2"}
         storage, root = open_storage(f"{s3_server.url}/x", options)

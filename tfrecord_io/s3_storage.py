@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import pyarrow as pa
 
-from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError
+from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, OptionError
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.sending import in_flight
@@ -427,6 +427,16 @@ class S3Storage:
         import fsspec.asyn
 
         async def run() -> Any:
+            try:
+                # Made once, by the first call; it is here that s3fs looks at its options.
+                await self._filesystem.set_session()
+            except (TypeError, AttributeError, ValueError) as error:
+                # Other texts may tell what is secret.
+                why = error if isinstance(error, TypeError) else type(error).__name__
+                raise OptionError(
+                    f"storage_options do not suit S3: {why}; see s3fs.S3FileSystem for those there "
+                    "are, such as key, secret, endpoint_url and client_kwargs"
+                ) from error
             return await call()
 
         try:

@@ -215,6 +215,9 @@ class S3Client:
         self._bucket = bucket
         self._around = around
 
+    async def set_session(self) -> None:
+        """There are no options."""
+
     async def _call_s3(self, method: str, Bucket: str, **arguments: Any) -> Any:
         del Bucket
         call = getattr(self._bucket, method)
