@@ -310,6 +310,34 @@ def test_dates_and_times_in_filters():
     day = datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.timezone.utc)
     assert parse_filter("d < 2026-01-02T03:04Z")[2] == day
     assert parse_filter("d < '2026-01-02'")[2] == "2026-01-02"
+    assert parse_filter("d < 08:30")[2] == datetime.time(8, 30)
+    assert parse_filter("d in (23:59:59.5)")[2] == [datetime.time(23, 59, 59, 500_000)]
+    assert parse_filter("d > '08:30'")[2] == "08:30"
+    whole = datetime.timedelta(days=1, hours=2, minutes=3, seconds=4, microseconds=500_000)
+    assert parse_filter("d >= P1DT2H3M4.5S")[2] == whole
+    assert parse_filter("d = -PT90S")[2] == -datetime.timedelta(seconds=90)
+    assert [parse_filter(f"d = {x}")[2] for x in ("P", "PT", "P1DT", "24:00")] == [
+        *("P", "PT", "P1DT", "24:00")
+    ]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_filters_by_times_of_day_and_durations(tmp_path, unit):
+    at = pa.array([30_600, 30_601], pa.int32()).cast(pa.time32("s"))
+    times = at.cast(pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit))
+    took = pa.array([90, 7200]).cast(pa.duration("s")).cast(pa.duration(unit))
+    tfr.write_table(pa.table({"n": [1, 2], "at": times, "took": took}), tmp_path / "data")
+    for comparison, expected in (
+        ("at = 08:30", 1),
+        ("at > 08:30:00", 2),
+        ("at in (08:30:01)", 2),
+        ("took <= PT1M30S", 1),
+        ("took in (PT2H)", 2),
+    ):
+        found = rows_of(run("cat", tmp_path / "data", "--filter", comparison).stdout)
+        assert [row["n"] for row in found] == [expected], comparison
+    text = run("cat", tmp_path / "data", "--filter", "at = noon", code=2).stderr
+    assert "give a value of that type" in text
 
 
 @pytest.mark.parametrize("text", ["", "x", "= 1", "x =", "x in (", "x in (a,,b)"])

@@ -35,6 +35,12 @@ _NO_TEXT = re.compile(r"[<>=!~].*|.*\s(and|or)\s.*", re.IGNORECASE | re.DOTALL)
 _ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,'"]+)\s*(?:,|$)""")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"\d{4}(-\d\d){2}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?")
+#: ISO 8601's form, such as P1DT2H3M4.5S.
+_DURATION = re.compile(
+    r"(?P<sign>-?)P(?=.)((?P<days>\d{1,6})D)?"
+    r"(T(?=.)((?P<hours>\d{1,9})H)?((?P<minutes>\d{1,9})M)?((?P<seconds>\d{1,9}(\.\d{1,6})?)S)?)?"
+)
 _NUMBER = re.compile(r"[+-]?(\d+|(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+)")
 
 
@@ -102,6 +108,10 @@ def _parse_value(text: str) -> Any:
         return datetime.date.fromisoformat(text)
     if _TIME.fullmatch(text):
         return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
+    if _TIME_OF_DAY.fullmatch(text):
+        return datetime.time.fromisoformat(_six_digits(text))
+    if duration := _DURATION.fullmatch(text):
+        return _duration_of(**duration.groupdict())
     if _NUMBER.fullmatch(text):
         return int(text) if text.lstrip("+-").isdigit() else float(text)
     if text.lower() == "null":
@@ -112,6 +122,19 @@ def _parse_value(text: str) -> Any:
             "times for several comparisons, of which all must hold"
         )
     return text
+
+
+def _six_digits(text: str) -> str:
+    """Return a time with all digits of its microseconds; older Pythons read no others."""
+    whole, point, digits = text.partition(".")
+    return f"{whole}.{digits:0<6}" if point else text
+
+
+def _duration_of(sign: str, seconds: str | None, **larger: str | None) -> datetime.timedelta:
+    whole, _, digits = (seconds or "0").partition(".")
+    counts = {unit: int(count or 0) for unit, count in larger.items()}
+    found = datetime.timedelta(seconds=int(whole), microseconds=int(f"{digits:0<6}"), **counts)
+    return -found if sign else found
 
 
 def filters_of(texts: Iterable[str]) -> Filters:
@@ -245,7 +268,8 @@ filters = click.option(
     multiple=True,
     callback=parsed(filters_of),
     help="Only rows like this: 'month = 1', 'dest in (LAX, SFO)', 'x is null'. "
-    "May be repeated; all must hold. Times in a column with a zone end in Z.",
+    "May be repeated; all must hold. Times in a column with a zone end in Z; times of a day are "
+    "like 08:30:00, durations like P1DT2H3M4.5S, and a text of such a form stands in quotes.",
 )
 schema = click.option(
     "--schema",
