@@ -95,6 +95,9 @@ class Selection:
     is_flat : bool
         Whether files in folders below the one named are left out if no folder names a partition
         column.
+    joins_paths : bool
+        Whether a file that several paths lead to is read once, unless `is_flat` has each path read
+        by itself: Spark's rule. Otherwise it is read as often as it is named.
     ignores_case : bool
         Whether a partition column is one of the schema that differs from it in case alone. One of
         the records, where a manifest tells them, is refused.
@@ -107,6 +110,7 @@ class Selection:
     partition_base: str | None = None
     has_partitions: bool = True
     is_flat: bool = False
+    joins_paths: bool = False
     ignores_case: bool = False
     time_zone: str | None = None
 
@@ -410,7 +414,19 @@ def _list(
         listing.found += _found(one, has_partitions=selection.has_partitions)
     if selection.is_flat and not any(one.partition for one in listing.found):
         listing.found = [one for one in listing.found if not one.is_below]
+    elif selection.joins_paths and len(paths) > 1:
+        listing.found = _without_repeats(listing.found)
     return listing
+
+
+def _without_repeats(found: list[_Found]) -> list[_Found]:
+    """Leave out files that were found before, unless their folders mean something else now."""
+    seen: set[tuple[str, ...]] = set()
+    for one in found:
+        files = {(file.url, *one.partition): file for file in one.files}
+        one.files = [file for key, file in files.items() if key not in seen]
+        seen.update(files)
+    return [one for one in found if one.files]
 
 
 def _check_below(listed: Listed, folder: str, name: str) -> None:

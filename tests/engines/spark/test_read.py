@@ -276,6 +276,46 @@ def test_paths(spark, wild):
         load(spark, first, basePath=second)
 
 
+@pytest.mark.parametrize(
+    ("paths", "options"),
+    [
+        (["", ""], {}),
+        (["", "/"], {}),
+        (["/part=1", ""], {"basePath": ""}),
+        (["", "/part=1"], {"basePath": ""}),
+        (["/part=1", "/part=1"], {"basePath": ""}),
+        (["/part=1/file", "/part=1/file"], {"basePath": ""}),
+        (["", ""], {"recursiveFileLookup": True}),
+        (["/part=1", "/part=1"], {}),
+        (["/part=1/file", "/part=1/file"], {}),
+    ],
+)
+def test_paths_that_overlap(spark, tmp_path, paths, options):
+    """By Spark's own sources: with partition columns, each file is read once."""
+
+    def read(name):
+        path = tmp_path / name
+        frame = spark.range(4).selectExpr("id", "id % 2 as part").coalesce(1)
+        frame.write.format(name).partitionBy("part").save(str(path))
+        (file,) = (path / "part=1").glob("part-*")
+        there = [str(path) + one.replace("/file", f"/{file.name}") for one in paths]
+        base = {key: path if key == "basePath" else value for key, value in options.items()}
+        return rows(spark.read.format(name).options(**base).load(there))
+
+    assert read("tfrecord") == read("parquet")
+
+
+def test_paths_that_overlap_and_disagree(spark, tmp_path):
+    """By Spark's own sources an error, too: whether `part` is a column the paths do not agree."""
+    frame = spark.range(4).selectExpr("id", "id % 2 as part")
+    for name in ("parquet", "tfrecord"):
+        path = str(tmp_path / name)
+        frame.write.format(name).partitionBy("part").save(path)
+        for paths in ([path, f"{path}/part=1"], [f"{path}/part=1", path]):
+            with pytest.raises(PySparkException, match=r"Conflicting directory|folders disagree"):
+                spark.read.format(name).load(paths).collect()
+
+
 def test_path_glob_filter_and_times(spark, tmp_path):
     times = {"a.tfrecord": 1_700_000_000, "b.tfr": 1_700_000_100, "c.txt": 1_800_000_000}
     for name, moment in times.items():

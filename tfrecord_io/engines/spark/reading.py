@@ -111,6 +111,7 @@ def _selection(options: ReadOptions) -> Selection:
         partition_base=options.base_path,
         has_partitions=not options.is_recursive,
         is_flat=not options.is_recursive,
+        joins_paths=True,
         ignores_case=not options.case_sensitive,
         time_zone=options.time_zone,
     )
