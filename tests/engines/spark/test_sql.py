@@ -188,6 +188,10 @@ REFUSED_CREATE = [
     statement("CREATE OR REPLACE TABLE target USING tfrecord LOCATION '{target}' SELECT 1 AS id"),
     statement("REPLACE TABLE target USING tfrecord AS SELECT * FROM source WHERE id < 2"),
     statement("-- a\ncreate /* b */ or replace table plain using `tfrecords` select * from source"),
+    statement("EXECUTE IMMEDIATE 'CREATE OR REPLACE TABLE plain USING tfrecord AS SELECT 1 AS x'"),
+    statement('execute immediate "replace table plain (x int) using tfrecord"'),
+    statement("BEGIN SELECT 1; CREATE OR REPLACE TABLE plain USING tfrecord SELECT 1 AS x; END"),
+    statement("REPLACE TABLE plain (x int COMMENT 'a -- b') USING tfrecord"),
     lambda spark, new, target: spark.table("source").writeTo("new").using("tfrecord").create(),
     lambda spark, new, target: (
         spark.table("source").writeTo("new").using("tfrecord").option("path", new).create()
@@ -222,6 +226,18 @@ def test_tables_that_are_refused(spark, two_tables, tmp_path, make):
         assert rows(spark.table("plain")) == [(5,)]
     finally:
         spark.sql("DROP TABLE plain")
+
+
+def test_statements_in_texts_and_scripts(spark, two_tables):
+    """Others that are told in the same way are Spark's."""
+    assert rows(spark.sql("EXECUTE IMMEDIATE 'SELECT id FROM source WHERE id = 2'")) == [(2,)]
+    text = "CREATE OR REPLACE TABLE other USING tfrecord"
+    assert rows(spark.sql(f"SELECT '{text}'")) == [(text,)]
+    script = "CREATE TABLE other USING parquet AS SELECT 1 AS x; SELECT x FROM other;"
+    try:
+        assert rows(spark.sql(f"BEGIN {script} END")) == [(1,)]
+    finally:
+        spark.sql("DROP TABLE other")
 
 
 def test_tables_of_other_formats(spark, two_tables):

@@ -5,7 +5,8 @@ a table with a schema it asks nothing. So, while a session is registered, these 
 were asked for first:
 
 - ``DataFrameWriterV2.create``, ``replace`` and ``createOrReplace`` refuse.
-- ``SparkSession.sql`` refuses ``REPLACE TABLE``. Spark asks for the rest before anything is done.
+- ``SparkSession.sql`` refuses ``REPLACE TABLE``, also in a text to execute and in a script, as far
+  as the statement shows it. Spark asks for the rest before anything is done.
 - ``Catalog.createTable`` refuses a schema: it may remember another table, see
   `tfrecord_io.engines.spark.tables`.
 """
@@ -19,10 +20,15 @@ from typing import Any
 
 from tfrecord_io.engines.spark.completion import complete, is_ours, java_field, refusal
 
-_COMMENTS = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_COMMENTS = re.compile(
+    r"""(?P<kept>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|/\*.*?\*/|--[^\n]*""", re.DOTALL
+)
 _REPLACE = re.compile(
-    r"\s*(?:CREATE\s+OR\s+)?REPLACE\s+TABLE\b(?:.*?\bUSING\s+`?(?P<source>\w+))?",
-    re.DOTALL | re.IGNORECASE,
+    r"\bREPLACE\s+TABLE\b(?:[^;]*?\bUSING\s+`?(?P<source>\w+))?", re.DOTALL | re.IGNORECASE
+)
+#: What may hold the statement: itself, ``EXECUTE IMMEDIATE 'text'``, and a script.
+_HOLDERS = re.compile(
+    r"\s*(?:(?:CREATE\s+OR\s+)?REPLACE\s+TABLE|EXECUTE\s+IMMEDIATE|BEGIN)\b", re.IGNORECASE
 )
 
 _INSTEAD = (
@@ -75,8 +81,7 @@ def _completed_create(
 
 def _completed_sql(own: Callable[..., Any]) -> Callable[..., Any]:
     def sql(self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803 - Spark's
-        found = _REPLACE.match(_COMMENTS.sub(" ", sqlQuery))
-        if found is None or not is_ours(found["source"], self):
+        if not _replaces_table(sqlQuery, self):
             return own(self, sqlQuery, args, **kwargs)
         raise refusal(
             "REPLACE TABLE is not possible, and nothing was done: Spark drops the old table before "
@@ -84,6 +89,13 @@ def _completed_sql(own: Callable[..., Any]) -> Callable[..., Any]:
         )
 
     return sql
+
+
+def _replaces_table(text: str, session: Any) -> bool:
+    text = _COMMENTS.sub(lambda found: found["kept"] or " ", text)
+    return _HOLDERS.match(text) is not None and any(
+        is_ours(found["source"], session) for found in _REPLACE.finditer(text)
+    )
 
 
 def _completed_create_table(own: Callable[..., Any]) -> Callable[..., Any]:
