@@ -348,6 +348,7 @@ def plan_files(
     codec: CodecName = "auto",
     limits: Limits | None = None,
     memory_map: bool = True,
+    selection: Selection = Selection(),
 ) -> ScanPlan:
     """Plan to look at files as they are, whatever their records hold and their folders say.
 
@@ -364,7 +365,7 @@ def plan_files(
         memory_map=memory_map,
         codec=codec,
     )
-    listing = _list(_as_list(path), dict(storage_options or {}))
+    listing = _list(_as_list(path), dict(storage_options or {}), selection)
     none = pa.schema([])
     return ScanPlan(
         locations=listing.locations,

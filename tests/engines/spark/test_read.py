@@ -156,6 +156,19 @@ def test_sampling_ratio(spark, tmp_path):
     assert load(spark, tmp_path).columns == ["x", "y"]
 
 
+def test_sampling_ratio_is_of_the_files_that_are_read(classic, tmp_path):
+    """Half of a and b is one file, however many others are there."""
+    for name in "abcd":
+        (tmp_path / name).write_bytes(examples({name: 1}))
+        os.utime(tmp_path / name, (1_700_000_000 + ord(name), 1_700_000_000 + ord(name)))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "e").write_bytes(examples({"e": 1}))
+    before_c = {"modifiedBefore": "2023-11-14T22:14:59", "timeZone": "UTC"}
+    for which in ({"pathGlobFilter": "[ab]"}, before_c):
+        assert load(classic, tmp_path, **which).columns == ["a", "b"]
+        assert load(classic, tmp_path, samplingRatio=0.5, **which).columns == ["a"]
+
+
 @pytest.mark.parametrize("kind", ["events", "wild"])
 def test_rows_and_partition_columns(spark, request, kind):
     path = request.getfixturevalue(kind)

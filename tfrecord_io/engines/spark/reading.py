@@ -61,10 +61,11 @@ def plan(
             schema = pa.schema([field for field in schema if field.name != corrupt_column])
         else:
             corrupt_column = None
+    selection = _selection(options)
     sample = None
     if schema is None and options.sampling_ratio is not None:
-        count = len(plan_files(options.paths, storage_options=options.storage).tasks)
-        sample = max(1, math.ceil(count * options.sampling_ratio))
+        files = plan_files(options.paths, storage_options=options.storage, selection=selection)
+        sample = max(1, math.ceil(len(files.tasks) * options.sampling_ratio))
     found = plan_scan(
         options.paths,
         columns=columns,
@@ -80,7 +81,7 @@ def plan(
         sample_files=sample,
         task_bytes=options.max_partition_bytes,
         schema_only=schema_only,
-        selection=_selection(options),
+        selection=selection,
     )
     # Small batches, so that the JVM need not wait long for the first one.
     return replace(found, options=replace(found.options, batch_bytes=_BATCH_BYTES))
