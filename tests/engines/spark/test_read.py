@@ -381,6 +381,45 @@ def test_a_schema_that_differs_in_case_alone(spark, tmp_path):
         spark.conf.unset("spark.sql.caseSensitive")
 
 
+def test_columns_that_differ_in_case_alone(spark, tmp_path):
+    """By Spark's own sources: two in the records are an error, in a schema the folders' goes first.
+
+    Of one in records and folders they take the folders' in silence; that is an error here.
+    """
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        for name in ("parquet", "tfrecord"):
+            frame = spark.sql("select 1L as Label, 5L as x").coalesce(1)
+            frame.write.format(name).save(str(tmp_path / f"one-{name}"))
+            (part,) = (tmp_path / f"one-{name}").glob("part-*")
+            for folder in ("label=7", "a=1/A=2"):
+                there = tmp_path / f"{name}-{folder[0]}" / folder
+                there.mkdir(parents=True)
+                shutil.copy(part, there)
+            twice = spark.sql("select 1L as Label, 5L as label")
+            twice.write.format(name).save(str(tmp_path / f"{name}-twice"))
+        exact = load(spark, tmp_path / "tfrecord-l")
+        assert exact.dtypes == [("Label", "bigint"), ("x", "bigint"), ("label", "int")]
+        assert rows(exact) == [(1, 5, 7)]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    for name, folder in (
+        *(("parquet", "twice"), ("parquet", "a")),
+        *(("tfrecord", "twice"), ("tfrecord", "a"), ("tfrecord", "l")),
+    ):
+        with pytest.raises(AnalysisException) as error:
+            # Of Spark's own sources a Connect session asks for columns late.
+            assert spark.read.format(name).load(str(tmp_path / f"{name}-{folder}")).columns
+        assert error.value.getCondition() == "COLUMN_ALREADY_EXISTS"
+
+    def read(name):
+        reader = spark.read.format(name).schema("Label long, x long")
+        frame = reader.load(str(tmp_path / f"{name}-l"))
+        return frame.dtypes, rows(frame)
+
+    assert read("tfrecord") == read("parquet") == ([("x", "bigint"), ("Label", "bigint")], [(5, 7)])
+
+
 @pytest.mark.parametrize("zone", ["GMT+8", "UTC-3", "+8:00", "PST", "Z"])
 def test_zones_by_names_of_java(spark, tmp_path, zone):
     spark.conf.set("spark.sql.session.timeZone", zone)

@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from tfrecord_io.engines.spark.conditions import in_worker
@@ -83,8 +84,25 @@ def plan(
         schema_only=schema_only,
         selection=selection,
     )
+    if not options.case_sensitive:
+        _check_case(found.schema.names)
     # Small batches, so that the JVM need not wait long for the first one.
     return replace(found, options=replace(found.options, batch_bytes=_BATCH_BYTES))
+
+
+def _check_case(names: Iterable[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            # The condition of Spark's own sources.
+            raise AnalysisException(
+                message=f"the columns {other!r} and {name!r} differ in case alone, and Spark takes "
+                "them for one: give a schema with one of them, or set spark.sql.caseSensitive to "
+                "true",
+                errorClass="COLUMN_ALREADY_EXISTS",
+                messageParameters={},
+            )
 
 
 def _selection(options: ReadOptions) -> Selection:
