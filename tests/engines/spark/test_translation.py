@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql.types import ArrayType, StringType, StructType, YearMonthIntervalType
 
-from tfrecord_io.engines.spark.conditions import as_raised, as_spark
+from tfrecord_io.engines.spark.conditions import as_raised, as_spark, in_words_of_spark
 from tfrecord_io.engines.spark.options import (
     REQUEST_OPTION,
     read_options,
@@ -201,6 +201,18 @@ def test_conditions():
     assert str(raised) == "[PATH_ALREADY_EXISTS] it is there [/a]"
     other = PySparkException(message="x", errorClass="OTHER", messageParameters={})
     assert as_raised(other) is other
+
+
+def test_errors_name_options():
+    """The core's arguments by their options' names; what users named is left as it is."""
+    told = "write with record_type=\"SequenceExample\"; on_corrupt='keep' (see empty_partition)"
+    users = " column 'record_type' of \"record_type\", in /data/path_column/x and my_record_type"
+    with pytest.raises(OptionError) as error, in_words_of_spark():
+        raise OptionError(told + users, feature="record_type")
+    assert str(error.value) == (
+        'write with recordType="SequenceExample"; mode=PERMISSIVE (see emptyPartition)'
+        f"{users} [feature 'record_type']"
+    )
 
 
 def test_columns_there_and_back():

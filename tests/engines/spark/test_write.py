@@ -19,7 +19,7 @@ from tfrecord_io.engines import spark as tfr_spark
 from tfrecord_io.write import plan_write
 
 pyspark = pytest.importorskip("pyspark")
-from pyspark.errors import AnalysisException  # noqa: E402
+from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
 from pyspark.sql.datasource import (  # noqa: E402
     DataSource,
     DataSourceArrowWriter,
@@ -112,6 +112,30 @@ def test_write_locality_local(spark, tmp_path):
         df.write.format("tfrecords").mode("overwrite").option("writeLocality", "local").save(
             str(tmp_path / "data")
         )
+
+
+def test_errors_name_options(spark, tmp_path):
+    """Those of a plan, of tasks that write, and of tasks that read."""
+    lists = spark.sql("select array(array(1)) as record_type")
+    with pytest.raises(AnalysisException, match='write with recordType="SequenceExample"') as error:
+        lists.write.format("tfrecord").save(str(tmp_path / "data"))
+    assert "column 'record_type'" in str(error.value)
+    with pytest.raises(AnalysisException, match="compressionLevel is 99"):
+        spark.range(1).write.format("tfrecord").option("compression", "gzip").option(
+            "compressionLevel", 99
+        ).save(str(tmp_path / "data"))
+    empty = spark.createDataFrame([("", 1)], "p string, x int").write.format("tfrecord")
+    with pytest.raises(PySparkException, match='emptyPartition="null"'):
+        empty.partitionBy("p").save(str(tmp_path / "data"))
+    lists.write.format("tfrecord").option("recordType", "SequenceExample").save(
+        str(tmp_path / "data")
+    )
+    with pytest.raises(AnalysisException, match="read it with recordType='SequenceExample'"):
+        spark.read.format("tfrecord").load(str(tmp_path / "data"))
+    (tmp_path / "data" / "_SUCCESS").unlink()
+    reader = spark.read.format("tfrecord").schema("record_type array<bigint>")
+    with pytest.raises(PySparkException, match='recordType="SequenceExample"'):
+        reader.load(str(tmp_path / "data")).collect()
 
 
 def test_sequence_example(spark, tmp_path):

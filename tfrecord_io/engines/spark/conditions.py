@@ -4,6 +4,8 @@ What fails while Spark plans fails in a Python worker beside the driver's JVM; S
 traceback as text, under the condition ``PYTHON_DATA_SOURCE_ERROR``. So a worker raises an error
 whose text begins with the condition that Spark's own file sources would use (`as_spark`), and the
 client, where it stands between user and Spark, raises that condition itself (`as_raised`).
+
+The core's texts name its own arguments; `in_words_of_spark` gives them the names of the options.
 """
 
 from __future__ import annotations
@@ -47,6 +49,18 @@ _CONDITIONS: tuple[tuple[type[Exception], str], ...] = (
     (TFRecordError, "TFRECORD_ERROR"),
 )
 
+#: What the core's texts name, and an option has another name for.
+_OPTIONS = {
+    "record_type": "recordType",
+    "compression_level": "compressionLevel",
+    "empty_partition": "emptyPartition",
+    "path_column": "pathColumn",
+    "corrupt_column": "columnNameOfCorruptRecord",
+    "on_corrupt='keep'": "mode=PERMISSIVE",
+}
+#: Not in quotes and not in paths: there it is a user's word.
+_ARGUMENT = re.compile(rf"(?<![\w'\"/.=])(?:{'|'.join(_OPTIONS)})(?![\w'\"/])")
+
 #: Spark's text about a worker that failed: a traceback that ends in ``module.Class: [NAME] text``.
 _IN_TRACEBACK = re.compile(
     r"^[\w.]*AnalysisException: \[(?P<condition>[A-Z_.]+)\] (?P<text>.*?)(?:\n? SQLSTATE: |\Z)",
@@ -62,11 +76,22 @@ def in_worker(function: _F) -> _F:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            with in_words_of_spark():
+                return function(*args, **kwargs)
         except (TFRecordError, FileNotFoundError, PermissionError) as error:
             raise as_spark(error) from error
 
     return wrapped  # type: ignore[return-value]
+
+
+@contextmanager
+def in_words_of_spark() -> Iterator[None]:
+    """Have the texts of errors name Spark's options instead of the core's arguments."""
+    try:
+        yield
+    except TFRecordError as error:
+        error.what = _ARGUMENT.sub(lambda found: _OPTIONS[found[0]], error.what)
+        raise
 
 
 def as_spark(error: Exception) -> AnalysisException:

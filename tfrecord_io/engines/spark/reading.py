@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from tfrecord_io.engines.spark.conditions import in_worker
+from tfrecord_io.engines.spark.conditions import in_words_of_spark, in_worker
 from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
@@ -178,9 +178,10 @@ class Rows:
             for task in tasks:
                 yield from self._rows_of(scan, task)
 
-        yield from read_ahead(
-            rows, item_bytes=lambda batch: batch.nbytes, budget_bytes=_AHEAD_BYTES
-        )
+        with in_words_of_spark():
+            yield from read_ahead(
+                rows, item_bytes=lambda batch: batch.nbytes, budget_bytes=_AHEAD_BYTES
+            )
         keep_what_is_loaded()
 
     def _rows_of(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:

@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, commit_job
+from tfrecord_io.engines.spark.conditions import in_words_of_spark
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
 from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
@@ -117,7 +118,8 @@ def stage(
     job: WriteJob, task: int, batches: Iterable[pa.RecordBatch], vectors: tuple[str, ...]
 ) -> TaskCommit:
     """Stage the files of one task; `vectors` are its columns of ML vectors."""
-    staged = write_task(job, task, (with_lists(batch, vectors) for batch in batches))
+    with in_words_of_spark():
+        staged = write_task(job, task, (with_lists(batch, vectors) for batch in batches))
     # Spark makes an array of what a task returns, and pyarrow loads pandas with the first.
     pa.array([b""])
     keep_what_is_loaded()
