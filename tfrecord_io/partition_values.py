@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.errors import LayoutError
+from tfrecord_io.errors import LayoutError, OptionError
 
 _INT = re.compile(r"[+-]?[0-9]+")
 #: What java.lang.Double.parseDouble takes (its hexadecimal form left out).
@@ -272,13 +272,15 @@ def cast_partition_values(
     ------
     LayoutError
         A text that is no value of the type, or a type that partition columns cannot have.
+    OptionError
+        A zone that this system does not know, where it is needed.
     """
     for text in texts:
         if text is not None:
             _check_text(name, text, t)
     try:
         return _cast_texts(name, texts, t, time_zone)
-    except LayoutError:
+    except (LayoutError, OptionError):
         raise
     except (pa.ArrowInvalid, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
         raise LayoutError(
@@ -342,7 +344,15 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
         if time_zone == "UTC":
             # No machine needs to know zones for this one.
             return stamps.cast(pa.int64()).cast(t)
-        zoned = pc.assume_timezone(stamps, time_zone, ambiguous="earliest", nonexistent="latest")
+        try:
+            zoned = pc.assume_timezone(
+                stamps, time_zone, ambiguous="earliest", nonexistent="latest"
+            )
+        except pa.ArrowInvalid:
+            raise OptionError(
+                f"there is no time zone {time_zone!r} that this system knows; name one such as "
+                "Europe/Berlin or +01:00, as time_zone"
+            ) from None
         return zoned.cast(t)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 

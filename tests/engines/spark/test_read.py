@@ -4,6 +4,7 @@ import datetime as dt
 import gzip
 import json
 import os
+import re
 import shutil
 
 import pyarrow as pa
@@ -436,9 +437,15 @@ def test_zones_by_names_of_java(spark, tmp_path, zone):
         spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
 
 
-def test_a_zone_that_is_none(spark, wild):
-    with pytest.raises(AnalysisException, match="no time zone 'Mars/Base'"):
-        load(spark, wild, modifiedAfter="2024-01-01", timeZone="Mars/Base")
+@pytest.mark.parametrize("zone", ["Mars/Base", "Europe", "+25:00"])
+def test_a_zone_that_is_none(spark, wild, tmp_path, zone):
+    times = tmp_path / "times"
+    shutil.copytree(wild / "day=2026-01-01" / "n=0", times / "at=2026-01-02 03%3A04%3A05")
+    for path, options in ((wild, {"modifiedAfter": "2024-01-01"}), (times, {})):
+        with pytest.raises(AnalysisException, match=f"no time zone '{re.escape(zone)}'") as error:
+            load(spark, path, timeZone=zone, **options)
+        assert error.value.getCondition() == "TFRECORD_INVALID_OPTION"
+        assert "as the option timeZone or as spark.sql.session.timeZone" in str(error.value)
 
 
 def test_lists_of_times_of_the_day(spark, tmp_path):

@@ -62,12 +62,13 @@ def time_zone(name: str) -> str:
 
 def zone_info(zone: str) -> tzinfo:
     """Return the zone of a name that `time_zone` gave."""
-    if _OFFSET.fullmatch(zone):
-        return datetime.strptime(zone, "%z").tzinfo or timezone.utc
     try:
+        if _OFFSET.fullmatch(zone):
+            return datetime.strptime(zone, "%z").tzinfo or timezone.utc
         return ZoneInfo(zone)
-    except (ValueError, ZoneInfoNotFoundError):
+    # A folder of zones such as "Europe" is an error of the operating system.
+    except (ValueError, OSError, ZoneInfoNotFoundError):
         raise OptionError(
             f"there is no time zone {zone!r} that this system knows; name one such as "
-            "Europe/Berlin or +01:00, as the option timeZone or as spark.sql.session.timeZone"
+            "Europe/Berlin or +01:00, as time_zone"
         ) from None
