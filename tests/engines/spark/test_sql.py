@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
+from tfrecord_io.engines import spark as tfr_spark
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
@@ -78,6 +79,23 @@ def test_reading_a_table(spark, table, words):
     assert rows(spark.sql(f"SELECT * FROM words WITH (path='{other}', recordType='Example')")) == [
         ("o", 2)
     ]
+
+
+def test_another_session(classic, words, tmp_path):
+    """Each is registered by itself; what Spark tells of one that is not is a trace of Java."""
+    other = classic.newSession()
+    for use in (
+        lambda: other.read.format("tfrecord").load(str(words)),
+        lambda: other.readStream.format("tfrecord").schema("word string").load(str(words)),
+        lambda: other.range(1).write.format("tfrecord").save(str(tmp_path / "new")),
+    ):
+        with pytest.raises(AnalysisException, match="not registered in this session") as error:
+            use()
+        assert error.value.getCondition() == "DATA_SOURCE_NOT_FOUND"
+    for _ in range(2):
+        tfr_spark.register(other)
+    other.range(1).write.format("tfrecord").save(str(tmp_path / "new"))
+    assert reread(other, tmp_path / "new") == [(0,)]
 
 
 def test_inserting_into_a_table(spark, table, words):

@@ -98,8 +98,10 @@ def _is_registered(session: Any) -> bool:
 
 def _register_source(session: Any, settings: Settings) -> None:
     try:
-        for name in NAMES:
-            session.dataSource.register(source_class(name, settings))
+        # Whether a name is free Spark looks up in the active session.
+        with completion.active(session):
+            for name in NAMES:
+                session.dataSource.register(source_class(name, settings))
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise

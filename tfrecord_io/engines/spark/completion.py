@@ -223,6 +223,21 @@ def is_ours(source: str | None, session: Any) -> bool:
     return source.lower() in NAMES
 
 
+def _check_registered(session: Any) -> None:
+    """Refuse a session of this process that knows no such format; a server tells it well itself."""
+    if is_connect(session):
+        return
+    known = session._jsparkSession.sessionState().dataSourceManager()
+    if not known.dataSourceExists(NAMES[0]):
+        # Spark's own condition, of which PySpark would show a trace of Java.
+        raise AnalysisException(
+            message="the format is not registered in this session; one made by newSession() needs "
+            "it, too: tfrecord_io.engines.spark.register(session)",
+            errorClass="DATA_SOURCE_NOT_FOUND",
+            messageParameters={},
+        )
+
+
 def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
     def load(
         self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
@@ -277,6 +292,7 @@ def _ask(session: Any, path: Any, options: Mapping[str, str]) -> str:
     A classic session's client is beside it and answers itself, unless it went to another folder
     since: relative paths are the JVM's. To make a worker answer would take 20 ms.
     """
+    _check_registered(session)
     answer: str
     if is_connect(session) or session._jvm.System.getProperty("user.dir") != str(Path.cwd()):
         (answer,) = _load(session.read, path, options).columns
