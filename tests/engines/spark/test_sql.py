@@ -81,6 +81,18 @@ def test_reading_a_table(spark, table, words):
     ]
 
 
+def test_properties_of_a_table(spark, words):
+    """They are the catalog's; what is an option has to be one."""
+    options = "OPTIONS (recordType 'SequenceExample'{}) LOCATION '{}' TBLPROPERTIES ('a.b'='c')"
+    spark.sql("CREATE TABLE props USING tfrecord " + options.format("", words))
+    try:
+        assert rows(spark.table("props")) == [("bat", 8), ("xyz", 1)]
+    finally:
+        spark.sql("DROP TABLE props")
+    with pytest.raises(AnalysisException, match="there is no option 'option1'"):
+        spark.sql("CREATE TABLE props USING tfrecord " + options.format(", option1 'x'", words))
+
+
 def test_another_session(classic, words, tmp_path):
     """Each is registered by itself; what Spark tells of one that is not is a trace of Java."""
     other = classic.newSession()

@@ -173,8 +173,13 @@ class _Texts:
     def __init__(self, options: Mapping[str, str]) -> None:
         # Catalog.createTable tells options as properties of the table.
         self._texts = {name.lower().removeprefix("option."): options[name] for name in options}
+        known = {*_NAMES, *_OF_SPARK, *_OF_OURS}
+        told = {name.lower() for name in options}
+        if "provider" in told:
+            # A table's properties come along; what is an option of it comes under both names.
+            known |= {name for name in told if f"option.{name}" not in told}
         for name in self._texts:
-            if not (name in _NAMES or name in _OF_SPARK or name in _OF_OURS or _is_store(name)):
+            if not (name in known or _is_store(name)):
                 near = difflib.get_close_matches(name, _NAMES, 1)
                 hint = f"; did you mean {_NAMES[near[0]]!r}?" if near else ""
                 raise OptionError(
