@@ -486,14 +486,14 @@ def test_missing_paths(spark, tmp_path):
         ({"recursiveFileLookup": "maybe"}, "true or false"),
         ({"mode": "PERMISSIVE", "ignoreCorruptFiles": "true"}, "contradict"),
         ({"columnNameOfCorruptRecord": "c", "ignoreCorruptFiles": "true"}, "contradict"),
-        ({"columnNameOfCorruptRecord": "id"}, "corrupt_column is 'id'"),
+        ({"columnNameOfCorruptRecord": "id"}, "columnNameOfCorruptRecord is 'id'"),
         ({"mode": "whatever"}, "FAILFAST"),
         ({"mode": "DROPMALFORMED", "ignoreCorruptFiles": "true"}, "contradict"),
         ({"samplingRatio": "2"}, "samplingRatio"),
         ({"modifiedAfter": "yesterday"}, "modifiedAfter"),
         ({"maxPartitionBytes": "lots"}, "128m"),
         ({"header": "true"}, "no option 'header'"),
-        ({"recordType": "SequenceExample"}, "record_type"),
+        ({"recordType": "SequenceExample"}, "recordType"),
     ],
 )
 def test_wrong_options(classic, events, options, text):
