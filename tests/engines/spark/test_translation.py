@@ -185,6 +185,15 @@ def test_options_that_are_refused(options):
         write_options(options, Settings(), overwrite=False)
 
 
+def test_local_writes_and_speculative_tasks():
+    options = {"path": "/a", "writeLocality": "local"}
+    assert write_options(options, from_conf(CONF), overwrite=False).is_local
+    speculative = from_conf({**CONF, "spark.speculation": "true"})
+    assert not write_options({"path": "/a"}, speculative, overwrite=False).is_local
+    with pytest.raises(OptionError, match=r"spark\.speculation"):
+        write_options(options, speculative, overwrite=False)
+
+
 def test_conditions():
     error = as_spark(DatasetExistsError("it is there", path="/a"))
     assert error.getCondition() == "PATH_ALREADY_EXISTS"

@@ -420,6 +420,11 @@ def write_options(
             "overwrite is not possible with writeLocality=local, since the driver does not see the "
             "disks of the workers: remove the old folders, or append"
         )
+    if locality == "local" and settings.speculation:
+        raise OptionError(
+            "writeLocality=local is not possible with spark.speculation: each task commits by "
+            "itself, so a task that runs twice would add its rows twice"
+        )
     most = texts.number("maxRecordsPerFile")
     if most is None:
         most = settings.max_records_per_file

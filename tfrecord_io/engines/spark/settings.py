@@ -56,6 +56,8 @@ class Settings:
         ``spark.sql.files.maxRecordsPerFile``; 0 for no bound.
     dynamic_overwrite : bool
         Whether ``spark.sql.sources.partitionOverwriteMode`` is dynamic.
+    speculation : bool
+        ``spark.speculation``.
     push_filters : bool
         ``spark.sql.python.filterPushdown.enabled``.
     time_zone : str
@@ -77,6 +79,7 @@ class Settings:
     ignore_missing_files: bool = False
     max_records_per_file: int = 0
     dynamic_overwrite: bool = False
+    speculation: bool = False
     push_filters: bool = False
     time_zone: str = "UTC"
     case_sensitive: bool = False
@@ -152,6 +155,7 @@ def from_conf(
         ignore_missing_files=is_true("spark.sql.files.ignoreMissingFiles"),
         max_records_per_file=int(conf.get("spark.sql.files.maxRecordsPerFile", "0")),
         dynamic_overwrite=overwrite.lower() == "dynamic",
+        speculation=is_true("spark.speculation"),
         push_filters=is_true("spark.sql.python.filterPushdown.enabled"),
         time_zone=conf.get("spark.sql.session.timeZone", base.time_zone),
         case_sensitive=is_true("spark.sql.caseSensitive"),

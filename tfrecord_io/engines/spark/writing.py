@@ -7,7 +7,9 @@ owner is the JVM, which lives as long as the application does. Task k is Spark's
 
 `LocalWriter` (``writeLocality=local``) has no job of the driver's: each task adds to the data set
 on the disk of the machine that it runs on, and commits by itself. So a job that fails leaves what
-its other tasks wrote, on each machine a whole data set.
+its other tasks wrote, on each machine a whole data set; and an attempt that committed and could not
+tell Spark, whose executor was lost then, is repeated and adds its rows again. Nothing could find
+that out: the next attempt may run on another machine. Speculative attempts are refused.
 """
 
 from __future__ import annotations
