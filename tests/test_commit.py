@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,14 @@ def test_a_hidden_folder_that_is_a_link(tmp_path: Path, act: Any) -> None:
     with pytest.raises(LayoutError, match=r"is a link.*remove the link.*\.tfrecord-io\]"):
         act(root)
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("act", [clean, *(partial(write_new, mode=mode) for mode in OLD_MODES)])
+def test_a_file_in_the_place_of_the_hidden_folder(tmp_path: Path, act: Any) -> None:
+    (tmp_path / ".tfrecord-io").write_text("mine")
+    with pytest.raises(LayoutError, match=r"stands where the hidden folder.*\.tfrecord-io\]"):
+        act(tmp_path)
+    assert tree(tmp_path) == {".tfrecord-io": b"mine"}
 
 
 def test_appending_to_a_data_set_of_spark(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def recover(
     removed: list[str] = []
     running: list[str] = []
     completed: set[str] = set()
-    staging.check_is_no_link()
+    staging.check_folder()
     uploads = staging.part_uploads()
 
     def end_dead_turn() -> Turn | None:

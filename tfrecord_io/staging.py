@@ -112,13 +112,19 @@ class Staging:
 
     # --- jobs -------------------------------------------------------------------------------------
 
-    def check_is_no_link(self) -> None:
-        """Raise `LayoutError` if the hidden folder is a link: what it leads to is not ours."""
+    def check_folder(self) -> None:
+        """Raise `LayoutError` if the hidden folder is a link, or none: that is not ours."""
         local = self.storage.local_path(self.folder)
-        if local is not None and Path(local).is_symlink():
+        if local is None:
+            return
+        if Path(local).is_symlink():
             raise LayoutError(
                 "the hidden folder is a link, and what it leads to is not ours; remove the link",
                 path=self.folder,
+            )
+        if Path(local).is_file():
+            raise LayoutError(
+                "a file stands where the hidden folder is to be; remove it", path=self.folder
             )
 
     def set_up_job(self, owner_pid: int | None = None) -> str:
@@ -129,7 +135,7 @@ class Staging:
         owner_pid : int, optional
             The process whose end is the job's end; by default this one.
         """
-        self.check_is_no_link()
+        self.check_folder()
         owner = owner_of(owner_pid)
         levels = 0
         for _ in range(_SETUP_TRIES):
