@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 import uuid
@@ -173,6 +174,23 @@ def test_a_folder_of_hdfs_that_may_not_be_changed(hdfs_server: Server, mode: Sav
     client.set_permission(f"{root}/ds/p=2", 0o777)
     assert write_as_stranger() == ""
     assert data_of(contents(store)) == AFTER[mode]
+
+
+def test_a_port_of_hdfs_at_which_nobody_listens() -> None:
+    """It used to take three minutes to be told."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"hdfs://127.0.0.1:{listener.getsockname()[1]}/ds"
+        code = f"from tfrecord_io import read_table; read_table({url!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert f"Connection refused (os error 111): '{url}'" in done.stderr
 
 
 def test_a_bucket_in_which_nothing_may_be_removed(s3_server: Server) -> None:

@@ -42,6 +42,11 @@ _CHAIN = re.compile(
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
 
+#: hdfs-native asks 15 times, and doubles its pauses up to 15 seconds: good for name nodes that take
+#: over from each other, not for one at an address. Hadoop's client waits for that a second each time.
+_HDFS_ADDRESS = re.compile(r"hdfs://[^/]*:\d+(/|$)")
+_OF_HDFS_ADDRESS = {"dfs.client.failover.sleep.max.millis": "1000"}
+
 
 def open_storage(
     url: str | os.PathLike[str], storage_options: Mapping[str, Any] | None = None
@@ -127,6 +132,8 @@ def threads_for(
 def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Storage, str]:
     import fsspec
 
+    if _HDFS_ADDRESS.match(url):
+        options = {**_OF_HDFS_ADDRESS, **options}
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
