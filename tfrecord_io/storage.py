@@ -43,7 +43,7 @@ _CHAIN = re.compile(
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
 
 #: hdfs-native asks 15 times, and doubles its pauses up to 15 seconds: good for name nodes that take
-#: over from each other, not for one at an address. Hadoop's client waits for that a second each time.
+#: over from each other. For one at an address Hadoop's client waits a second each time.
 _HDFS_ADDRESS = re.compile(r"hdfs://[^/]*:\d+(/|$)")
 _OF_HDFS_ADDRESS = {"dfs.client.failover.sleep.max.millis": "1000"}
 
