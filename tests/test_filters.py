@@ -299,6 +299,24 @@ class TestReading:
         table = read_table(dataset, path_column="file", filters=[("file", "=", path)])
         assert names(table) == ["2024x0", "2024x1", "2024x2"]
 
+    @pytest.mark.parametrize(
+        "filters",
+        [
+            lambda path: field("file") == path,
+            lambda path: [("file", "in", [path, "/nowhere"])],
+            lambda path: [("file", "=", path), ("n", "<", 3)],
+            lambda path: [("file", "=", path), ("year", "=", 2024)],
+        ],
+    )
+    def test_files_are_left_out_by_their_path(self, dataset, filters):
+        folder = dataset / "year=2024" / "place=x"
+        # It would be an error to open it.
+        (folder / "other.tfrecord").write_text("not TFRecord")
+        path = str(folder / "part-00000-000.tfrecord")
+        schema = pa.schema([("n", pa.int64()), ("name", pa.string())])
+        table = read_table(dataset, path_column="file", filters=filters(path), schema=schema)
+        assert names(table) == ["2024x0", "2024x1", "2024x2"]
+
     def test_unknown_column(self, dataset):
         with pytest.raises(OptionError, match="'nothing' is not in the data set"):
             read_table(dataset, filters=[("nothing", "=", 1)])

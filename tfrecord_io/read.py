@@ -61,7 +61,7 @@ from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan
 from tfrecord_io.schema import leaf_type, wire_schema
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 from tfrecord_io.tasks import Note, Runner, read_task
-from tfrecord_io.work import Observing
+from tfrecord_io.work import Observing, path_value
 
 __all__ = [
     "Paths",
@@ -322,10 +322,14 @@ def plan_scan(
     if row_filter is not None:
         of_filter = columns_of(parsed, full)
         needed |= set(of_filter)
-        if path_column not in of_filter:
-            found = _possible(found, partitions, row_filter, full)
-        if set(of_filter) <= set(partitions.names):
-            found = _kept(found, partitions, row_filter)
+        known = partitions
+        if path_column in of_filter:
+            # The files of a folder differ.
+            found = [replace(one, files=[file]) for one in found for file in one.files]
+            known = known.append(full.field(path_column))
+        found = _possible(found, known, row_filter, full)
+        if set(of_filter) <= set(known.names):
+            found = _kept(found, known, row_filter)
             row_filter = None
     read_schema = pa.schema([field for field in file_schema if field.name in needed])
     if on_corrupt == "keep":
@@ -559,29 +563,34 @@ def _partition_field(
     return pa.field(name, written.pop() if len(written) == 1 else inferred)
 
 
-def _partition_table(found: list[_Found], partitions: pa.Schema) -> pa.Table:
+def _known_table(found: list[_Found], known: pa.Schema) -> pa.Table:
+    """Return what is known of files: the partition columns, perhaps with that of the path."""
+
+    def values(file: ScanFile) -> list[Any]:
+        partition = [value.as_py() for value in file.partition]
+        if len(partition) < len(known):
+            partition.append(path_value(file, known.names[-1]).as_py())
+        return partition
+
+    columns = zip(*(values(one.files[0]) for one in found), strict=True)
     return pa.table(
-        [
-            pa.array([one.files[0].partition[index].as_py() for one in found], field.type)
-            for index, field in enumerate(partitions)
-        ],
-        schema=partitions,
+        [pa.array(column, field.type) for column, field in zip(columns, known, strict=True)],
+        schema=known,
     )
 
 
-def _kept(found: list[_Found], partitions: pa.Schema, row_filter: Any) -> list[_Found]:
-    if not partitions.names or not found:
+def _kept(found: list[_Found], known: pa.Schema, row_filter: Any) -> list[_Found]:
+    if not known.names or not found:
         return found
-    return [found[row] for row in kept_rows(_partition_table(found, partitions), row_filter)]
+    return [found[row] for row in kept_rows(_known_table(found, known), row_filter)]
 
 
 def _possible(
-    found: list[_Found], partitions: pa.Schema, row_filter: Any, full: pa.Schema
+    found: list[_Found], known: pa.Schema, row_filter: Any, full: pa.Schema
 ) -> list[_Found]:
-    if not partitions.names or not found:
+    if not known.names or not found:
         return found
-    rows = possible_rows(_partition_table(found, partitions), row_filter, full)
-    return [found[row] for row in rows]
+    return [found[row] for row in possible_rows(_known_table(found, known), row_filter, full)]
 
 
 # --- schema ---------------------------------------------------------------------------------------

@@ -177,7 +177,8 @@ class Finisher:
             field = pa.field(corrupt_column, pa.binary())
             constants.insert(0, (field, pa.scalar(None, field.type)))
         if plan.path_column is not None:
-            constants.append(_path_constant(plan, file))
+            path = pa.field(plan.path_column, pa.string())
+            constants.append((path, path_value(file, plan.path_column)))
         self._constants = [scalar for _, scalar in constants]
         self._full_schema = plan.file_schema
         if constants:
@@ -214,16 +215,16 @@ class Finisher:
         return batch
 
 
-def _path_constant(plan: ScanPlan, file: ScanFile) -> tuple[pa.Field, pa.Scalar]:
+def path_value(file: ScanFile, path_column: str) -> pa.Scalar:
+    """Return what the column of paths holds for a file."""
     try:
-        path = pa.scalar(file.url, pa.string())
+        return pa.scalar(file.url, pa.string())
     except UnicodeEncodeError:
         raise LayoutError(
             "the path is no UTF-8 and no value of a string column; rename the file, or read it "
-            f"without the column of paths, {plan.path_column!r}",
+            f"without the column of paths, {path_column!r}",
             path=os.fsencode(file.url).decode("utf-8", "backslashreplace"),
         ) from None
-    return pa.field(plan.path_column, pa.string()), path
 
 
 def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
