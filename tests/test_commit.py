@@ -29,13 +29,14 @@ from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
 from tests.support.frames import examples, frame
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, commit, convert, count_rows, read_table, staging, write
+from tfrecord_io import attempt, commit, convert, count_rows, publish, read_table, staging, write
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     DatasetExistsError,
     LayoutError,
+    LimitExceededError,
     ManifestError,
     SchemaMismatchError,
 )
@@ -668,6 +669,20 @@ def test_a_folder_in_the_place_of_the_manifest(tmp_path: Path) -> None:
             write_new(root, mode)
         assert caught.value.path == str(root / "_SUCCESS")
         assert tree(root) == before
+
+
+def test_a_manifest_that_nobody_would_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    before = tree(root)
+    size = len(before["_SUCCESS"] or b"")
+    monkeypatch.setattr(publish, "MAX_MANIFEST_BYTES", size)
+    for mode in OLD_MODES[1:]:
+        with pytest.raises(LimitExceededError, match=f"readers take {size} at most; write fewer"):
+            write_new(root, mode)
+        assert tree(root) == before
+    write_new(root, "overwrite")
+    assert data_files(root) == NEW_FILES
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecord_io.errors import CommitStateUnknownError, ManifestError
+from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, ManifestError
 from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging
@@ -93,9 +93,21 @@ def make_ready(staging: Staging, job_id: str, record: CommitRecord, manifest: Ma
 
     What fails here, for want of room or rights or over a limit of the store, fails before the
     commit is decided.
+
+    Raises
+    ------
+    LimitExceededError
+        Nobody would read so long a manifest.
     """
     storage, folder = staging.storage, staging.job_folder(job_id)
-    storage.write_bytes(f"{folder}/{MANIFEST_NAME}", manifest.dumps())
+    data = manifest.dumps()
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise LimitExceededError(
+            f"the manifest would have {len(data)} bytes, and readers take {MAX_MANIFEST_BYTES} at "
+            f"most; write fewer files than {len(manifest.files)}",
+            path=storage.url(staging.root),
+        )
+    storage.write_bytes(f"{folder}/{MANIFEST_NAME}", data)
     # What takes the folders back finds them in it.
     storage.sync_folders([folder])
     _make_folders(staging, record)
