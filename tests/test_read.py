@@ -408,6 +408,89 @@ class TestManifest:
             read_table(file.parent)
 
 
+MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5)
+WAIT = datetime.timedelta(hours=1, seconds=2)
+CLOCK = datetime.time(1, 2, 3)
+
+
+class TestUnits:
+    """A record holds a count; of what, its data set's manifest says, whatever the schema asks."""
+
+    @pytest.mark.parametrize(
+        ("written", "asked", "value"),
+        [
+            (pa.timestamp("s"), pa.timestamp("us"), MOMENT),
+            (pa.timestamp("us"), pa.timestamp("ns"), MOMENT),
+            (pa.timestamp("us"), pa.timestamp("s"), MOMENT),
+            (pa.timestamp("ms", "UTC"), pa.timestamp("us", "UTC"), MOMENT),
+            (pa.timestamp("ms"), pa.timestamp("us", "UTC"), MOMENT),
+            (pa.duration("us"), pa.duration("ns"), WAIT),
+            (pa.duration("ms"), pa.duration("s"), WAIT),
+            (pa.time64("us"), pa.time64("ns"), CLOCK),
+            (pa.time64("ns"), pa.time32("s"), CLOCK),
+            (pa.date32(), pa.date64(), MOMENT.date()),
+        ],
+    )
+    @pytest.mark.parametrize("is_list", [False, True])
+    def test_a_schema_of_another_unit(self, tmp_path, codec, written, asked, value, is_list):
+        values = [value, None, value]
+        if is_list:
+            written, asked, values = pa.list_(written), pa.list_(asked), [[value, value], None, []]
+        table = pa.table({"x": pa.array(values, written), "n": [1, 2, 3]})
+        write_table(table, tmp_path / "ds")
+        found = read_table(tmp_path / "ds", schema=pa.schema([("x", asked)]), codec=codec)
+        assert found.equals(pa.table({"x": pa.array(values, asked)}))
+
+    def test_filters_and_other_columns(self, tmp_path):
+        table = pa.table(
+            {"x": pa.array([MOMENT, MOMENT + WAIT], pa.timestamp("s")), "n": [1, 2], "p": [1, 1]}
+        )
+        write_table(table, tmp_path / "ds", partition_by="p")
+        schema = pa.schema([("n", pa.int64()), ("x", pa.timestamp("us"))])
+        later = [("x", ">", MOMENT)]
+        kept = read_table(tmp_path / "ds", columns=["n", "p"], schema=schema, filters=later)
+        assert kept.to_pylist() == [{"n": 2, "p": 1}]
+
+    def test_a_value_that_does_not_fit(self, tmp_path, codec):
+        values = [MOMENT, MOMENT.replace(microsecond=7)]
+        write_table(pa.table({"x": pa.array(values, pa.timestamp("us"))}), tmp_path / "ds")
+        what = r"'x' was written as timestamp\[us\], and a value does not fit timestamp\[ms\]"
+        with pytest.raises(SchemaMismatchError, match=what) as caught:
+            read_table(tmp_path / "ds", schema=pa.schema([("x", pa.timestamp("ms"))]), codec=codec)
+        assert (caught.value.record, caught.value.feature) == (1, "x")
+
+    @pytest.mark.parametrize(
+        ("written", "asked", "value"),
+        [
+            (pa.date32(), pa.timestamp("us"), MOMENT.date()),
+            (pa.timestamp("s"), pa.date32(), MOMENT),
+            (pa.time64("us"), pa.duration("us"), CLOCK),
+            (pa.bool_(), pa.date32(), True),
+        ],
+    )
+    def test_another_kind_of_time(self, tmp_path, written, asked, value):
+        write_table(pa.table({"x": pa.array([value], written)}), tmp_path / "ds")
+        with pytest.raises(SchemaMismatchError, match="holds column 'x' as") as caught:
+            read_table(tmp_path / "ds", schema=pa.schema([("x", asked)]))
+        assert str(written) in str(caught.value)
+
+    def test_counts_as_they_are(self, tmp_path):
+        """As whole numbers; and where no manifest tells their unit, the schema does."""
+        write_table(pa.table({"x": pa.array([MOMENT], pa.timestamp("ms"))}), tmp_path / "ds")
+        count = int(MOMENT.replace(tzinfo=datetime.timezone.utc).timestamp() * 1000)
+        found = read_table(tmp_path / "ds", schema=pa.schema([("x", pa.int64())]))
+        assert found["x"].to_pylist() == [count]
+        write(tmp_path / "other" / "a.tfrecord", {"x": count})
+        seconds = pa.schema([("x", pa.timestamp("s"))])
+        found = read_table(tmp_path / "other", schema=seconds)
+        assert found["x"].cast(pa.int64()).to_pylist() == [count]
+        write(tmp_path / "ds" / "b.tfrecord", {"x": count})
+        with pytest.raises(SchemaMismatchError, match=r"different units, timestamp\[ms\], time"):
+            read_table(tmp_path / "ds", schema=seconds)
+        found = read_table(tmp_path / "ds", schema=pa.schema([("x", pa.timestamp("ms"))]))
+        assert found["x"].to_pylist() == [MOMENT, MOMENT]
+
+
 class TestMarks:
     ROWS = [{"n": n, "b": bytes(50)} for n in range(100)]
 

@@ -332,6 +332,8 @@ class ScanPlan:
         The columns that are read from the records, those that only the filter needs among them.
     rounded : frozenset of str
         Columns of decimals that every manifest says were written as these decimals.
+    written : mapping of str to pyarrow.DataType
+        The types that manifests say of columns of times for which `file_schema` has another unit.
     partition_schema : pyarrow.Schema
         The partition columns, in the order of `ScanFile.partition`.
     path_column : str or None
@@ -349,6 +351,7 @@ class ScanPlan:
     schema: pa.Schema
     file_schema: pa.Schema
     rounded: frozenset[str] = frozenset()
+    written: Mapping[str, pa.DataType] = field(default_factory=dict)
     partition_schema: pa.Schema
     path_column: str | None = None
     filter: Any = None

@@ -58,7 +58,7 @@ from tfrecord_io.options import (
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
-from tfrecord_io.schema import leaf_type, wire_schema
+from tfrecord_io.schema import leaf_type, wire_schema, with_leaf
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 from tfrecord_io.tasks import Note, Runner, read_task
 from tfrecord_io.work import Observing, path_value
@@ -339,6 +339,7 @@ def plan_scan(
         schema=out,
         file_schema=read_schema,
         rounded=_rounded(found, read_schema),
+        written=_written(found, read_schema),
         filter=row_filter,
         tasks=tuple(_tasks(_files(found), options, task_bytes, cut_unmarked)),
     )
@@ -619,6 +620,55 @@ def _rounded(found: list[_Found], schema: pa.Schema) -> frozenset[str]:
             for one in known
         )
     )
+
+
+#: Times of one kind differ in their unit alone.
+_KINDS_OF_TIME = (pat.is_timestamp, pat.is_duration, pat.is_date, pat.is_time)
+
+
+def _written(found: list[_Found], schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Return the types of times in the records where the schema asks for another unit.
+
+    A record holds a count alone. Of what, its manifest says; where there is none the schema does.
+    """
+    known = {id(one.manifest): one.manifest for one in found}.values()
+    written = {}
+    for field in schema:
+        asked = leaf_type(field.type)
+        types = {_unit_of(field, asked, manifest) for manifest in known} - {None}
+        if len(types) > 1:
+            raise SchemaMismatchError(
+                f"files hold column {field.name!r} in different units, "
+                f"{', '.join(sorted(map(str, types)))}; read them apart, or ask for int64",
+                feature=field.name,
+            )
+        if types and types != {asked}:
+            written[field.name] = with_leaf(field.type, types.pop())
+    return written
+
+
+def _unit_of(field: pa.Field, asked: pa.DataType, manifest: Manifest | None) -> pa.DataType | None:
+    """Return the type of times in which to decode a column; None if any type is right."""
+    kind = next((kind for kind in _KINDS_OF_TIME if kind(asked)), None)
+    if kind is None:
+        return None
+    if manifest is None:
+        return asked
+    index = manifest.schema.get_field_index(field.name)
+    if index < 0:
+        return None
+    found = leaf_type(manifest.schema.field(index).type)
+    if pat.is_timestamp(found) and pat.is_timestamp(asked):
+        return pa.timestamp(found.unit, asked.tz)
+    if kind(found):
+        return found
+    if pat.is_boolean(found) or any(other(found) for other in _KINDS_OF_TIME):
+        raise SchemaMismatchError(
+            f"the data set holds column {field.name!r} as {found}, and the schema asks for "
+            f"{asked}; ask for {found} and cast it, or for int64",
+            feature=field.name,
+        )
+    return asked
 
 
 def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:

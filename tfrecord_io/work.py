@@ -7,7 +7,7 @@ path; where frames come from, and what becomes of damage, is not its business.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tfrecord_io.cast import from_wire
 from tfrecord_io.codec.base import BatchDecoder, Codec, Cursor
-from tfrecord_io.errors import LayoutError
+from tfrecord_io.errors import LayoutError, SchemaMismatchError
 from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
@@ -60,6 +60,11 @@ class Decoding:
         self._decoder = decoder
         self._finish = Finisher(plan, file)
         self._file_schema = plan.file_schema
+        self._written = plan.written
+        self._written_schema = plan.file_schema
+        if plan.written:
+            fields = [f.with_type(plan.written.get(f.name, f.type)) for f in plan.file_schema]
+            self._written_schema = pa.schema(fields)
         self._keeps = plan.options.on_corrupt == "keep"
         self._has_lost = False
         self._kept: bytearray | None = None
@@ -77,8 +82,10 @@ class Decoding:
                 yield row
         if decoder.full or (is_end and decoder.rows):
             batch = decoder.flush()
-            if not batch.schema.equals(self._file_schema):
-                batch = from_wire(batch, self._file_schema, place=decoder.row_place)
+            if not batch.schema.equals(self._written_schema):
+                batch = from_wire(batch, self._written_schema, place=decoder.row_place)
+            if self._written:
+                batch = _in_units(batch, self._file_schema, decoder.row_place)
             batch = self._finish(batch)
             if batch.num_rows:
                 yield batch
@@ -90,6 +97,34 @@ class Decoding:
                 yield from self.items(is_end=True)
             self._has_lost = True
             self._kept = damage.kept
+
+
+def _in_units(
+    batch: pa.RecordBatch, schema: pa.Schema, place: Callable[[int], tuple[int, int]]
+) -> pa.RecordBatch:
+    """Bring columns of times from the units in which they were written to those of a schema."""
+    # Loaded on demand: hardly any read asks for other units.
+    from tfrecord_io.formats.base import casts, row_of
+    from tfrecord_io.formats.exact import exact_cast
+
+    def cast(array: pa.Array, field: pa.Field) -> pa.Array:
+        if array.type == field.type:
+            return array
+        try:
+            return exact_cast(array, field.type)
+        except pa.ArrowInvalid as error:
+            row = row_of(lambda part: not casts(part, field.type), array, 0)
+            offset, record = place(row or 0)
+            raise SchemaMismatchError(
+                f"feature {field.name!r} was written as {array.type}, and a value does not fit "
+                f"{field.type}: {error}; ask for {array.type}",
+                offset=offset,
+                record=record,
+                feature=field.name,
+            ) from error
+
+    arrays = [cast(array, field) for array, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _binary(data: bytearray) -> pa.BinaryArray:

@@ -338,11 +338,12 @@ def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None
             f"{error}; give the column another type in the schema",
             path=url,
             feature=field.name,
-            row=row_of(lambda part: not _casts(part, field.type), array, row),
+            row=row_of(lambda part: not casts(part, field.type), array, row),
         ) from error
 
 
-def _casts(array: pa.Array, t: pa.DataType) -> bool:
+def casts(array: pa.Array, t: pa.DataType) -> bool:
+    """Return whether all values of a column fit a type."""
     try:
         # Of a slice of lists pyarrow casts the items outside of it, too.
         exact_cast(array.take(pa.array(range(len(array)), pa.int64())), t)
@@ -412,7 +413,7 @@ def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format:
             f"{file_format.name} files are read as: {error}; correct it, leave the column out with "
             "columns, or choose another format",
             feature=name,
-            row=row_of(lambda part: not _casts(leaves(part), stored), array, row_offset),
+            row=row_of(lambda part: not casts(leaves(part), stored), array, row_offset),
         ) from error
 
 

@@ -62,6 +62,26 @@ def events(tmp_path_factory):
     return path
 
 
+def test_times_of_other_units_than_sparks(spark, tmp_path):
+    moment, wait = dt.datetime(2026, 1, 1, 12, 0, 1), dt.timedelta(seconds=90)
+    table = pa.table(
+        {
+            "seen": pa.array([moment], pa.timestamp("ms", "UTC")),
+            "took": pa.array([wait], pa.duration("ms")),
+            "many": pa.array([[moment]], pa.list_(pa.timestamp("ns"))),
+        }
+    )
+    tfr.write_table(table, tmp_path / "ds")
+    asked = "seen timestamp, took interval day to second, many array<timestamp_ntz>"
+    inferred = load(spark, tmp_path / "ds")
+    declared = spark.read.format("tfrecord").schema(asked).load(str(tmp_path / "ds"))
+    assert inferred.dtypes == declared.dtypes
+    assert declared.collect() == inferred.collect()
+    row = declared.selectExpr("unix_seconds(seen)", "took", "many").collect()[0]
+    seconds = int(moment.replace(tzinfo=dt.timezone.utc).timestamp())
+    assert tuple(row) == (seconds, wait, [moment])
+
+
 @pytest.fixture
 def wild(events, tmp_path):
     """The same without the manifest: as others would have written it."""

@@ -199,7 +199,8 @@ class Rows:
             return conformed(batch, self.target)
         except pa.ArrowInvalid as error:
             raise SchemaMismatchError(
-                f"values do not fit the types that Spark has for them: {error}; give a schema",
+                f"values do not fit the types that Spark has for them: {error}; give a schema in "
+                "which the column is another type, such as bigint, or leave it out",
                 path=task.file.url,
             ) from error
 
