@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support import strategies as some
+from tests.support.frames import header, masked_crc
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.reference import frame
 from tfrecord_io.errors import TFRecordError
@@ -314,6 +315,55 @@ def test_find_frame(codec_pair: Any, junk: bytes, data: bytes, start: int) -> No
     buffer = pa.py_buffer(junk + data)
     reference, native = (codec.find_frame(buffer, min(start, buffer.size)) for codec in codec_pair)
     assert native == reference
+
+
+def forged_headers(seed: int) -> bytes:
+    """Bytes with many headers in them that fit, and with payloads behind few of them."""
+    rng = random.Random(seed)
+    size = rng.choice([1, 1, 30]) * 8000
+    data = bytearray(rng.randbytes(size))
+    ends = {}
+    for _ in range(size // rng.choice([20, 100])):
+        at = rng.randrange(size - 16)
+        left = size - at - 16
+        length = rng.choice([rng.randrange(left + 1), min(rng.randrange(5000), left), left, size])
+        data[at : at + 12] = header(length)
+        if at > rng.choice([0, size // 2]) and length <= left and rng.random() < 0.1:
+            ends[at + 12 + length] = at + 12
+    for end in sorted(ends):
+        data[end : end + 4] = masked_crc(data[ends[end] : end]).to_bytes(4, "little")
+    return bytes(data)
+
+
+def naive_search(data: bytes) -> list[int]:
+    found = []
+    for at in range(len(data) - 15):
+        length = int.from_bytes(data[at : at + 8], "little")
+        if length <= len(data) - at - 16 and data[at : at + 12] == header(length):
+            end = at + 12 + length
+            if masked_crc(data[at + 12 : end]) == int.from_bytes(data[end : end + 4], "little"):
+                found.append(at)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_find_frame_among_forged_headers(codec_pair: Any, seed: int) -> None:
+    data = forged_headers(seed)
+    frames = naive_search(data)
+    assert frames
+    starts = [0, *random.Random(seed).sample(frames, min(len(frames), 8))]
+    starts += [start + 1 for start in starts]
+    for start in [*starts, len(data) - 16, len(data), len(data) + 1]:
+        expected = next((at for at in frames if at >= start), None)
+        for codec in codec_pair:
+            assert codec.find_frame(pa.py_buffer(data), start) == expected
+
+
+def test_find_frame_in_a_payload_of_headers(codec_pair: Any) -> None:
+    # With half of the data behind each header, it would take minutes to go through each payload.
+    for codec, size in zip(codec_pair, (1 << 20, 1 << 24), strict=True):
+        data = pa.py_buffer(header(size // 2) * (size // 12) + frame(b"behind"))
+        assert codec.find_frame(data) == size // 12 * 12
 
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES)

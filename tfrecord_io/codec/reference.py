@@ -11,6 +11,7 @@ tensorflow/core/lib/hash/crc32c.h.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -42,6 +43,14 @@ _FOOTER_BYTES = 4
 #: Enough of a file's beginning to tell what it is.
 _HEAD_BYTES = 64
 _CRC_MASK_DELTA = 0xA282EAD8
+#: CRC-32C's polynomial, and 1 among polynomials.
+_POLYNOMIAL, _ONE = 0x82F63B78, 1 << 31
+
+#: In a search, payloads whose CRC is taken as it is: the first bytes of them, and all short ones.
+_SEEN_BYTES = 1024 * 1024
+_SHORT_BYTES = 2048
+#: How far the CRCs that are kept are from each other.
+_BLOCK_BYTES = 1024
 
 #: Every whole number up to this magnitude has a float64 of its own.
 _MAX_EXACT_INT = 2**53
@@ -56,7 +65,10 @@ _Value: TypeAlias = Any
 
 def masked_crc(data: bytes | memoryview) -> int:
     """Return the masked CRC-32C that stands in frames."""
-    crc: int = crc32c.crc32c(data)
+    return _mask(crc32c.crc32c(data))
+
+
+def _mask(crc: int) -> int:
     return ((crc >> 15 | crc << 17) + _CRC_MASK_DELTA) & 0xFFFFFFFF
 
 
@@ -145,20 +157,74 @@ class ReferenceCodec:
 
     def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
         """See `tfrecord_io.codec.base.Codec.find_frame`."""
-        view = memoryview(data)
+        view = memoryview(data)[start:]
+        crcs = _PayloadCrcs(view)
         last = len(view) - _HEADER_BYTES - _FOOTER_BYTES
-        return next((at for at in range(start, last + 1) if _is_frame(view, at)), None)
+        return next((start + at for at in range(last + 1) if _is_frame(view, at, crcs)), None)
 
 
-def _is_frame(view: memoryview, position: int) -> bool:
+def _is_frame(view: memoryview, position: int, crcs: _PayloadCrcs) -> bool:
     (length,) = struct.unpack_from("<Q", view, position)
     # The cheap question first: at most positions of any data this "length" is far too long.
     if length > len(view) - position - _HEADER_BYTES - _FOOTER_BYTES:
         return False
     body = position + _HEADER_BYTES
-    return _fits(view[position : position + 8], view[position + 8 : body]) and _fits(
-        view[body : body + length], view[body + length : body + length + _FOOTER_BYTES]
-    )
+    if not _fits(view[position : position + 8], view[position + 8 : body]):
+        return False
+    end = body + length
+    return crcs.masked(body, end) == int.from_bytes(view[end : end + _FOOTER_BYTES], "little")
+
+
+class _PayloadCrcs:
+    """Masked CRCs of what may be payloads.
+
+    As a rule the first is one. In data made of headers each has a long payload behind it; once much
+    has been gone through, the CRC of a part follows from those of all that is before its beginning
+    and of all that is before its end, as in zlib's crc32_combine. Some of these are kept.
+    """
+
+    def __init__(self, view: memoryview) -> None:
+        self._view = view
+        self._seen_bytes = 0
+        self._of_blocks = [0]
+
+    def masked(self, start: int, end: int) -> int:
+        if end - start <= _SHORT_BYTES or self._seen_bytes <= _SEEN_BYTES:
+            self._seen_bytes += end - start
+            return masked_crc(self._view[start:end])
+        before = _product(self._up_to(start), _power_of_x(8 * (end - start)))
+        return _mask(self._up_to(end) ^ before)
+
+    def _up_to(self, end: int) -> int:
+        block, rest = divmod(end, _BLOCK_BYTES)
+        while len(self._of_blocks) <= block:
+            at = (len(self._of_blocks) - 1) * _BLOCK_BYTES
+            more = self._view[at : at + _BLOCK_BYTES]
+            self._of_blocks.append(crc32c.crc32c(more, self._of_blocks[-1]))
+        crc: int = crc32c.crc32c(self._view[end - rest : end], self._of_blocks[block])
+        return crc
+
+
+def _product(a: int, b: int) -> int:
+    """Multiply two polynomials modulo that of CRC-32C; the top bit of 32 stands for 1."""
+    product = 0
+    while a:
+        if a & _ONE:
+            product ^= b
+        a = a << 1 & 0xFFFFFFFF
+        b = b >> 1 ^ (_POLYNOMIAL if b & 1 else 0)
+    return product
+
+
+@functools.lru_cache
+def _power_of_x(exponent: int) -> int:
+    power, square = _ONE, _ONE >> 1
+    while exponent:
+        if exponent & 1:
+            power = _product(power, square)
+        square = _product(square, square)
+        exponent >>= 1
+    return power
 
 
 def _fits(data: memoryview, crc: memoryview) -> bool:

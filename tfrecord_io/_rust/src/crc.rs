@@ -2,6 +2,8 @@
 //!
 //! Source: TensorFlow's `core/lib/hash/crc32c.h`.
 
+use std::ops::Range;
+
 #[cfg(target_arch = "x86_64")]
 use {
     fearless_simd::{Level, kernel},
@@ -65,6 +67,93 @@ pub fn masked_crc_of_length(length: u64) -> u32 {
     mask(CRC_OF_ZERO ^ changes)
 }
 
+/// CRCs of many parts of the same data, each of them in the same time however long it is.
+///
+/// A CRC is a remainder: that of some bytes with others behind them is the first one's times `x`
+/// to the power of the others' bits, plus that of the others. So the CRC of a part follows from
+/// those of what ends where it begins and where it ends. A few of these are kept.
+///
+/// Source: `crc32_combine` of zlib's `crc32.c`.
+#[derive(Debug)]
+pub struct PartCrcs<'a> {
+    data: &'a [u8],
+    /// CRCs of the first 0, 1, 2 ... blocks, as far as somebody asked.
+    of_blocks: Vec<u32>,
+}
+
+impl<'a> PartCrcs<'a> {
+    const BLOCK: usize = 1024;
+
+    pub fn new(data: &'a [u8]) -> Self {
+        Self { data, of_blocks: Vec::new() }
+    }
+
+    /// CRC-32C of `data[part]` as a frame holds it.
+    pub fn masked_crc(&mut self, part: Range<usize>) -> u32 {
+        let before = times(self.up_to(part.start), power(part.len()));
+        mask(self.up_to(part.end) ^ before)
+    }
+
+    fn up_to(&mut self, end: usize) -> u32 {
+        let block = end / Self::BLOCK;
+        while self.of_blocks.len() <= block {
+            let crc = match self.of_blocks.last() {
+                None => 0,
+                Some(&before) => {
+                    let at = (self.of_blocks.len() - 1) * Self::BLOCK;
+                    joined(before, &self.data[at..at + Self::BLOCK])
+                }
+            };
+            self.of_blocks.push(crc);
+        }
+        joined(self.of_blocks[block], &self.data[block * Self::BLOCK..end])
+    }
+}
+
+/// The CRC of data with a CRC of `before`, and `data` behind it.
+fn joined(before: u32, data: &[u8]) -> u32 {
+    times(before, power(data.len())) ^ crc(data)
+}
+
+/// `x` to the power of the bits in so many bytes.
+fn power(bytes: usize) -> u32 {
+    let digits = bytes.to_le_bytes().into_iter().zip(&POWERS);
+    digits
+        .filter(|(digit, _)| *digit != 0)
+        .fold(ONE, |product, (digit, powers)| times(product, powers[digit as usize]))
+}
+
+/// The product of two polynomials modulo that of the CRC. The top bit stands for 1.
+const fn times(a: u32, b: u32) -> u32 {
+    let (mut product, mut shifted, mut bit) = (0, b, 32);
+    while bit > 0 {
+        bit -= 1;
+        product ^= shifted & (a >> bit & 1).wrapping_neg();
+        shifted = shifted >> 1 ^ POLYNOMIAL & (shifted & 1).wrapping_neg();
+    }
+    product
+}
+
+const POLYNOMIAL: u32 = 0x82f6_3b78;
+const ONE: u32 = 1 << 31;
+
+/// What `power` gives for each value of each byte of its number.
+static POWERS: [[u32; 256]; size_of::<usize>()] = {
+    let mut tables = [[ONE; 256]; size_of::<usize>()];
+    let mut one_more = ONE >> 8;
+    let mut byte = 0;
+    while byte < tables.len() {
+        let mut value = 1;
+        while value < 256 {
+            tables[byte][value] = times(tables[byte][value - 1], one_more);
+            value += 1;
+        }
+        one_more = times(tables[byte][255], one_more);
+        byte += 1;
+    }
+    tables
+};
+
 const CRC_OF_ZERO: u32 = crc_of_length(0);
 
 /// What the four low bytes of a length change in its CRC.
@@ -84,7 +173,7 @@ const fn crc_of_length(length: u64) -> u32 {
     let mut register = length ^ 0xffff_ffff;
     let mut bit = 0;
     while bit < 64 {
-        register = (register >> 1) ^ if register & 1 == 1 { 0x82f6_3b78 } else { 0 };
+        register = (register >> 1) ^ if register & 1 == 1 { POLYNOMIAL as u64 } else { 0 };
         bit += 1;
     }
     !(register as u32)
@@ -112,5 +201,28 @@ mod tests {
         for length in edges.chain(0..2000).chain([0x1234_5678, u64::MAX]) {
             assert_eq!(masked_crc_of_length(length), masked_crc(&length.to_le_bytes()));
         }
+    }
+
+    #[test]
+    fn crcs_of_parts_are_those_of_their_bytes() {
+        let data: Vec<u8> =
+            (0..700_000u32).map(|index| (index.wrapping_mul(index) >> 5) as u8).collect();
+        let mut parts = PartCrcs::new(&data);
+        let edges = [0, 1, 255, 256, 1023, 1024, 1025, 2048, 65_536, 300_001, 699_999, 700_000];
+        for (from, to) in edges.into_iter().flat_map(|from| edges.map(|to| (from, to))) {
+            if from <= to {
+                assert_eq!(parts.masked_crc(from..to), masked_crc(&data[from..to]));
+            }
+        }
+    }
+
+    #[test]
+    fn powers_of_large_numbers() {
+        // To the power of 2^31 - 1, and so of that many bytes, x is 1.
+        let round = i32::MAX as usize;
+        assert_eq!(power(round), ONE);
+        assert_eq!(power(round + 3), ONE >> 24);
+        #[cfg(target_pointer_width = "64")]
+        assert_eq!(power(round * 1000 + 3), ONE >> 24);
     }
 }

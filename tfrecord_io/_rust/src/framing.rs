@@ -3,7 +3,7 @@
 //! Source: TensorFlow's `core/lib/io/record_writer.h`. No I/O, no allocation; lengths are believed
 //! only after their CRC, and even then never lead to an allocation.
 
-use crate::crc::{masked_crc, masked_crc_of_length};
+use crate::crc::{PartCrcs, masked_crc, masked_crc_of_length};
 use crate::error::{Fault, FaultKind, Place, Result};
 
 /// Bytes before a payload.
@@ -13,6 +13,11 @@ pub const OVERHEAD: usize = 16;
 
 /// Frames that are checked at a time should stay in the first cache.
 const AHEAD_BYTES: usize = 32 * 1024;
+
+/// Payloads that are checked one by one, whatever a search has checked already.
+const SHORT_BYTES: usize = 2048;
+/// Bytes of payloads that a search checks one by one.
+const LOOKED_AT_BYTES: usize = 1024 * 1024;
 
 /// What stands before a payload.
 #[inline]
@@ -196,13 +201,44 @@ pub fn framed<T: AsRef<[u8]>>(payloads: &[T]) -> Vec<u8> {
 
 /// The first position from `start` on at which a whole frame with two fitting CRCs stands.
 pub fn find_frame(data: &[u8], start: usize) -> Option<usize> {
+    let data = data.get(start..)?;
     let last = data.len().checked_sub(OVERHEAD)?;
-    (start..=last).find(|&pos| {
+    let looks_like_one = |&pos: &usize| {
         let length = u64_at(data, pos);
         // The cheap test first: most positions hold no plausible length.
-        length <= (last - pos) as u64
-            && masked_crc_of_length(length) == u32_at(data, pos + 8)
-            && masked_crc(&data[pos + HEADER..pos + HEADER + length as usize])
-                == u32_at(data, pos + HEADER + length as usize)
-    })
+        length <= (last - pos) as u64 && masked_crc_of_length(length) == u32_at(data, pos + 8)
+    };
+    let mut payloads = Payloads { data, parts: PartCrcs::new(data), looked_at: 0 };
+    let mut pos = 0;
+    loop {
+        pos = (pos..=last).find(looks_like_one)?;
+        if payloads.fit(pos + HEADER, u64_at(data, pos) as usize) {
+            return Some(start + pos);
+        }
+        pos += 1;
+    }
+}
+
+/// The payloads behind what looks like headers.
+///
+/// A header with a fitting CRC is a frame's, as a rule. Where many are not, because a payload was
+/// made of them, one long payload after the other would have to be gone through.
+struct Payloads<'a> {
+    data: &'a [u8],
+    parts: PartCrcs<'a>,
+    looked_at: usize,
+}
+
+impl Payloads<'_> {
+    #[cold]
+    fn fit(&mut self, pos: usize, length: usize) -> bool {
+        let end = pos + length;
+        let crc = if length <= SHORT_BYTES || self.looked_at <= LOOKED_AT_BYTES {
+            self.looked_at += length;
+            masked_crc(&self.data[pos..end])
+        } else {
+            self.parts.masked_crc(pos..end)
+        };
+        crc == u32_at(self.data, end)
+    }
 }
