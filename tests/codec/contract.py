@@ -49,6 +49,11 @@ def sequence_x(*steps: bytes) -> bytes:
     return wire.sequence_example(lists=[wire.entry(b"x", wire.feature_list(*steps))])
 
 
+def groups(count: int) -> bytes:
+    """Unknown groups, one in the other."""
+    return wire.tag(5, wire.GROUP) * count + wire.tag(5, wire.END_GROUP) * count
+
+
 def place(error: TFRecordError) -> tuple[Any, ...]:
     return error.offset, error.record, error.feature
 
@@ -471,6 +476,17 @@ class CodecContract:
             (wire.example(wire.field(4, b"?"), wire.entry(b"x", wire.int64_list([1]))), [1]),
             (with_x(wire.int64_list([1]) + wire.field(4, b"?")), [1]),
             (with_x(wire.field(3, wire.packed_ints([1]) + wire.field(2, b"?"))), [1]),
+            # In unknown groups protobuf does not look at numbers: 0 is one like any other.
+            (wire.group(4, wire.tag(0, wire.VARINT) + b"\x00") + x(1), [1]),
+            (wire.group(4, wire.group(0, wire.field(0, b"?"))) + x(1), [1]),
+            (wire.group(1, wire.field(0, b"")) + x(1), [1]),
+            (with_x(wire.int64_list([1]) + wire.group(4, wire.field(0, b""))), [1]),
+            # Messages and groups nest 100 deep.
+            (groups(100) + x(1), [1]),
+            (wire.example(wire.entry(b"x", wire.int64_list([1])), groups(99)), [1]),
+            (wire.example(wire.entry(b"x", wire.int64_list([1]), unknown=groups(98))), None),
+            (with_x(wire.int64_list([1]) + groups(97)), [1]),
+            (with_x(wire.field(3, wire.packed_ints([1]) + groups(96))), [1]),
             # A known field of another wire type is an unknown field.
             (with_x(wire.int64_list([1]) + wire.tag(3, wire.VARINT) + b"\x05"), [1]),
             (with_x(wire.field(3, wire.tag(1, wire.FIXED64) + bytes(8))), []),
@@ -533,7 +549,14 @@ class CodecContract:
             wire.tag(5, wire.END_GROUP),
             wire.tag(5, wire.GROUP),
             wire.tag(5, wire.GROUP) + wire.tag(6, wire.END_GROUP),
-            wire.tag(5, wire.GROUP) * 101 + wire.tag(5, wire.END_GROUP) * 101,
+            wire.tag(0, wire.GROUP) + wire.tag(0, wire.END_GROUP),
+            wire.group(5, wire.tag(0, wire.END_GROUP)),
+            wire.group(5, b"\x06\x00"),
+            groups(101),
+            wire.example(groups(100)),
+            wire.example(wire.entry(b"x", unknown=groups(99))),
+            with_x(groups(98)),
+            with_x(wire.field(3, groups(97))),
             wire.tag(5, wire.VARINT) + b"\x80" * 10 + b"\x00",
             wire.tag(5, wire.LEN) + b"\xff" * 9 + b"\x01",
             b"\x8a\x80\x80\x80\x80\x00\x00",

@@ -12,9 +12,11 @@ are offsets, and whoever reads the file adds its path to an error.
 
 What decoding means, for each column of the schema and each record
 ------------------------------------------------------------------
-- The whole payload is first held to protobuf's rules (upb's): what protobuf rejects is a
-  `DecodeError` without a feature. Then the columns are looked at in the order of the schema; the
-  first that does not fit raises `SchemaMismatchError` with its name as the feature.
+- The whole payload is first held to protobuf's rules (upb's, as protobuf 7 has them): what protobuf
+  rejects is a `DecodeError` without a feature. Then the columns are looked at in the order of the
+  schema; the first that does not fit raises `SchemaMismatchError` with its name as the feature. The
+  reference codec has the rules of the protobuf that is installed: 6 refuses fields of number 0 in
+  unknown groups as well, and takes lengths of six bytes.
 - A bare or ``list`` column is looked for in the context (or the Example's features), a ``list`` of
   ``list`` column in the feature lists; when the name stands only in the other place, that is a
   mismatch.

@@ -1,5 +1,5 @@
-//! Protobuf's wire format, by the rules of its upb implementation: what upb rejects is malformed
-//! here.
+//! Protobuf's wire format, by the rules of its upb implementation, as protobuf 7 has it: what upb
+//! rejects is malformed here.
 //!
 //! Source: `upb/wire/reader.h` and `upb/wire/decode.c`.
 
@@ -67,9 +67,14 @@ impl<'a> Reader<'a> {
     }
 
     pub fn tag(&mut self) -> Result<Tag> {
-        let value = u32::try_from(self.varint_of(5)?).map_err(|_| Malformed)?;
-        let tag = Tag { field: value >> 3, wire_type: (value & 7) as u8 };
+        let tag = self.any_tag()?;
         if tag.field == 0 { Err(Malformed) } else { Ok(tag) }
+    }
+
+    /// A tag whose field's number may be 0.
+    fn any_tag(&mut self) -> Result<Tag> {
+        let value = u32::try_from(self.varint_of(5)?).map_err(|_| Malformed)?;
+        Ok(Tag { field: value >> 3, wire_type: (value & 7) as u8 })
     }
 
     pub fn take(&mut self, len: usize) -> Result<&'a [u8]> {
@@ -105,11 +110,12 @@ impl<'a> Reader<'a> {
     }
 
     fn skip_group(&mut self, field: u32, depth: u32) -> Result<()> {
-        if depth >= MAX_DEPTH {
+        if depth > MAX_DEPTH {
             return Err(Malformed);
         }
         loop {
-            let tag = self.tag()?;
+            // In groups, upb does not look at the number.
+            let tag = self.any_tag()?;
             if tag.wire_type == END_GROUP {
                 return if tag.field == field { Ok(()) } else { Err(Malformed) };
             }
