@@ -583,10 +583,49 @@ def test_an_embedding_is_not_copied() -> None:
         assert data_address(storage.values) == data_address(items)
 
 
-def test_room_for_nulls_has_an_end() -> None:
-    # A hostile manifest may name any size; a missing feature must not fill the memory.
-    assert misfit([[1] * 3, None, None], pa.list_(pa.int8(), 2**30)) == 0
-    assert misfit([None, None, None], pa.list_(pa.int8(), 2**30)) == 0
+HUGE = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    "values, t, row",
+    [
+        # A hostile manifest may name any size; a missing feature must not fill the memory.
+        ([None], pa.list_(pa.int64(), HUGE), 0),
+        ([[1], [2], None], pa.list_(pa.int64(), HUGE), 2),
+        ([None], pa.list_(pa.list_(pa.int64(), HUGE), HUGE), 0),
+        ([None], pa.list_(pa.string(), HUGE), 0),
+        ([None], pa.list_(pa.binary(HUGE), 3), 0),
+        ([[None]], pa.list_(pa.list_(pa.int64(), HUGE)), 0),
+        ([[[1]]], pa.list_(pa.list_(pa.int64(), HUGE)), 0),
+        ([[[1]]], pa.list_(pa.list_(pa.int64(), HUGE), 1), 0),
+        ([None], pa.binary(HUGE), 0),
+        ([b"a", None], pa.binary(2**30), 0),
+        ([[b"a"]], pa.list_(pa.binary(HUGE), 1), 0),
+        ([None], pa.dictionary(pa.int32(), pa.binary(HUGE)), 0),
+    ],
+    ids=str,
+)
+def test_room_for_nulls_has_an_end(values: Any, t: pa.DataType, row: int) -> None:
+    assert misfit(values, t) == row
+
+
+def test_room_for_nulls_is_that_of_all_columns() -> None:
+    t = pa.list_(pa.int8(), 2**29)
+    schema = pa.schema([("a", t), ("b", t), ("c", t)])
+    wire = wire_schema(schema, reading=True, rounded=())
+    batch = pa.RecordBatch.from_arrays([pa.nulls(1, f.type) for f in wire], schema=wire)
+    with pytest.raises(SchemaMismatchError, match=r"'a'.*fixed_size_list.*536870912 bytes"):
+        from_wire(batch, schema, place=lambda row: (0, row))
+
+
+def test_large_tensors_may_be_missing() -> None:
+    # Values of 64 MiB, and none of them in the file.
+    t = pa.list_(pa.int64(), 2**23)
+    wire = pa.nulls(4, pa.list_(pa.int64()))
+    schema = pa.schema([("x", t)])
+    batch = pa.RecordBatch.from_arrays([wire], ["x"])
+    found = from_wire(batch, schema, place=lambda row: (0, row)).column(0)
+    assert (len(found), found.null_count, found.type) == (4, 4, t)
 
 
 # ---- both ways -----------------------------------------------------------------------------------

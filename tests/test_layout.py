@@ -303,6 +303,16 @@ def test_values_that_do_not_fit_a_given_type(type_: pa.DataType, text: str) -> N
         layout.cast_partition_values("p", [text], type_)
 
 
+def test_no_null_is_wider_than_names_of_folders_are() -> None:
+    # Each row of the data set has it, and a manifest may name any type.
+    with pytest.raises(LayoutError, match=r"'p'.*fixed_size_binary\[65537\]"):
+        layout.cast_partition_values("p", [None], pa.binary(65_537))
+    assert layout.cast_partition_values("p", ["ab", None], pa.binary(2)).to_pylist() == [
+        b"ab",
+        None,
+    ]
+
+
 def test_part_names() -> None:
     name = layout.format_part_name(3, 12, ".tfrecord.gz")
     assert name == "part-00003-012.tfrecord.gz"

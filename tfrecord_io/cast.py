@@ -36,7 +36,9 @@ from tfrecord_io.schema import (
     with_leaf,
 )
 
-_INT32_MAX = 2**31 - 1
+#: What nulls of types of a fixed size may take in one batch: they have the room of values, and how
+#: much that is, a manifest says.
+_MAX_NULL_BYTES = 2**30
 _INT64_MAX = 2**63 - 1
 _MILLISECONDS_OF_A_DAY = 86_400_000
 _UNITS_OF_A_DAY = {
@@ -138,12 +140,15 @@ def from_wire(
     ------
     SchemaMismatchError
         A value that does not fit its type, or a null in a column that is not nullable: the first
-        bad row, and in it the first bad column.
+        bad row, and in it the first bad column. Before that, nulls of fixed-size lists and binaries
+        that would take more than 1 GiB in this batch, all columns together: values that are in the
+        file are not counted.
     """
     plan = _reading_plan(batch.schema, schema)
     if not plan.schema.equals(schema, check_metadata=True):
         # The cache holds the plan of a schema that is equal but for names of list items.
         plan = _reading_plan.__wrapped__(batch.schema, schema)
+    _check_room_for_nulls(batch, schema, place)
     arrays, found = plan.run(batch)
     if found:
         index, fault = min(found, key=lambda item: (item[1].rows[0], item[0]))
@@ -153,6 +158,51 @@ def from_wire(
             f"feature {name!r} {fault.first_text()}", offset=offset, record=record, feature=name
         )
     return plan.batch(batch, arrays)
+
+
+def _check_room_for_nulls(
+    batch: pa.RecordBatch, schema: pa.Schema, place: Callable[[int], tuple[int, int]]
+) -> None:
+    rooms = [_null_bytes(batch.column(index), field.type) for index, field in enumerate(schema)]
+    if sum(rooms) <= _MAX_NULL_BYTES:
+        return
+    index = rooms.index(max(rooms))
+    field = schema.field(index)
+    nulls = _numpy(batch.column(index).is_null())
+    offset, record = place(int(np.argmax(nulls)))
+    raise SchemaMismatchError(
+        f"feature {field.name!r} has nulls, for which {field.type} needs {rooms[index]} bytes of "
+        f"room in a batch of {len(batch)} rows, and nulls may take {_MAX_NULL_BYTES}: read it as a "
+        "list or as binary, or fewer rows at a time",
+        offset=offset,
+        record=record,
+        feature=field.name,
+    )
+
+
+def _null_bytes(array: pa.Array, t: pa.DataType) -> int:
+    """Return the bytes of the nulls of a wire array once they have a fixed size."""
+    t = _stored_type(t)
+    if is_any_list(t):
+        size = array.null_count * _width(t) if pat.is_fixed_size_list(t) else 0
+        return size + _null_bytes(array.values, t.value_type)
+    return array.null_count * _width(t) if pat.is_fixed_size_binary(t) else 0
+
+
+def _width(t: pa.DataType) -> int:
+    """Return about how many bytes a null takes, of a type without a width those of its place."""
+    t = _stored_type(t)
+    if pat.is_fixed_size_list(t):
+        return int(t.list_size) * _width(t.value_type)
+    if pat.is_fixed_size_binary(t):
+        return int(t.byte_width)
+    return max(1, t.bit_width // 8) if pat.is_primitive(t) or pat.is_decimal(t) else 16
+
+
+def _stored_type(t: pa.DataType) -> pa.DataType:
+    while isinstance(t, pa.BaseExtensionType) or pat.is_dictionary(t):
+        t = t.value_type if pat.is_dictionary(t) else t.storage_type
+    return t
 
 
 _NumPy: TypeAlias = Any
@@ -410,6 +460,9 @@ class _List:
                 item_faults,
                 lambda positions: np.repeat(np.arange(len(array)), np.diff(offsets))[positions],
             )
+        if len(items) != len(child):
+            # See `_to_fixed_size`.
+            return pa.nulls(0, self._target), faults
         if items is child and array.type.equals(self._target, check_metadata=True):
             return array, faults
         if first:
@@ -444,17 +497,14 @@ class _List:
             ~fits & ~is_null,
             lambda row: f"has {lengths[row]} values in this record, and the schema asks for {size}",
         )
-        if len(array) * size > _INT32_MAX:
-            text = f"is null, and room for nulls of {size} values is too much: read it as a list"
-            return pa.nulls(0, self._target), faults + _faults_at(is_null, lambda _: text)
+        if faults:
+            # Nobody will see the values, and room for those that are not there may be huge.
+            return pa.nulls(0, self._target), faults
+        if lengths[is_null].any():
+            items = _take(items, pa.array(np.flatnonzero(np.repeat(~is_null, lengths))))
         # A null row has room for its values too.
-        is_filled = fits & ~is_null
-        index = offsets[:-1, np.newaxis] + np.arange(size)
-        index = pa.array(index.ravel(), pa.int64(), mask=np.repeat(~is_filled, size))
-        return (
-            _fixed_size_list(self._target, len(array), _take(items, index), pa.array(~is_filled)),
-            faults,
-        )
+        there = _fixed_size_list(self._target, len(array) - array.null_count, items, None)
+        return _take(there, pa.array(np.cumsum(~is_null) - 1, mask=is_null)), faults
 
 
 def _fixed_size_list(
@@ -775,4 +825,5 @@ def _binary_to_fixed_size(array: pa.Array, *, target: pa.DataType) -> tuple[pa.A
         ~_numpy(fits.fill_null(True)),
         lambda row: f"has {lengths[row]} bytes in this record, and the schema asks for {target}",
     )
-    return pc.if_else(fits, array, pa.scalar(None, array.type)).cast(target), faults
+    # Nobody will see the values, and room for those that do not fit may be huge.
+    return pa.nulls(0, target), faults

@@ -34,6 +34,9 @@ _TIMESTAMP = re.compile(
 #: Spark's DecimalType ends here.
 _MAX_PRECISION = 38
 
+#: No folder's name is as long, and what a manifest names is made for each row.
+_MAX_WIDTH = 65_536
+
 #: Digits of a float are written plainly from 10**-3 up to 10**7, as java.lang.Double.toString says.
 _PLAIN_EXPONENTS = range(-3, 7)
 
@@ -316,6 +319,12 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
         return _cast_texts(name, texts, t.value_type, time_zone).dictionary_encode().cast(t)
     if pat.is_null(t):
         return pa.nulls(len(texts))
+    if pat.is_fixed_size_binary(t) and t.byte_width > _MAX_WIDTH:
+        raise LayoutError(
+            f"partition column {name!r} is of type {t}, and no folder's name has as many bytes; "
+            "give the column another type in the schema",
+            feature=name,
+        )
     if _is_text(t):
         return pa.array(texts, pa.large_string()).cast(pa.large_binary()).cast(t)
     if pat.is_boolean(t):
