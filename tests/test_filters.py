@@ -1,6 +1,7 @@
 import datetime
 import decimal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,7 +10,14 @@ import pytest
 from tests.support.frames import examples
 from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import OptionError
-from tfrecord_io.filters import columns_of, expression, filter_batch, parse, possible_rows
+from tfrecord_io.filters import (
+    columns_of,
+    expression,
+    filter_batch,
+    kept_rows,
+    parse,
+    possible_rows,
+)
 from tfrecord_io.read import plan_scan
 from tfrecord_io.write import write_table
 
@@ -210,8 +218,33 @@ class TestColumnsOf:
         assert columns_of(terms, table.schema) == ["date"]
         assert table.filter(expression(terms))["date"].to_pylist() == [day, None]
 
+    @pytest.mark.parametrize("zero", [0.0, -0.0, 0, np.float32(0)])
+    @pytest.mark.parametrize("t", [pa.float32(), pa.float64(), pa.int64()])
+    def test_zeros_are_equal(self, zero, t):
+        # As the scalars 0.0 and -0.0 are to pyarrow's comparisons.
+        assert pc.equal(pa.scalar(-0.0), pa.scalar(0.0)).as_py()
+        table = pa.table({"x": pa.array([-0.0, 0.0, 1.0, None, 2.0]).cast(t)})
+
+        def rows(term):
+            terms = parse([term])
+            assert columns_of(terms, table.schema) == ["x"]
+            return table.filter(expression(terms))["x"].to_pylist()
+
+        assert rows(("x", "in", [zero, 2])) == [0, 0, 2]
+        assert rows(("x", "not in", [zero, 2])) == [1, None]
+        assert rows(("x", "in", [zero, None])) == [0, 0, None]
+
 
 class TestPossibleRows:
+    @pytest.mark.parametrize("zero", [0.0, -0.0])
+    def test_zeros_are_equal(self, zero):
+        table = pa.table({"p": [-0.0, 0.0, 1.0, None]})
+        schema = pa.schema([("a", pa.int64()), ("p", pa.float64())])
+        assert possible_rows(table, expression(parse([("p", "in", [zero])])), schema) == [0, 1]
+        wanted = expression(parse([("p", "not in", [zero])]))
+        assert possible_rows(table, wanted, schema) == [2, 3]
+        assert kept_rows(table, wanted) == [2, 3]
+
     @pytest.mark.parametrize(
         ("wanted", "rows"),
         [

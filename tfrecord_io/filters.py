@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
+import numbers
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
@@ -44,6 +45,17 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
+    found = _is_one_of(column, values)
+    zero = next((value for value in values if _is_zero(value)), None)
+    # Arrow looks for bits, so 0.0 would not find -0.0, which is equal. Of a null "in" is not null.
+    return found if zero is None else found | ((column == zero) & column.is_valid())
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and value == 0
+
+
+def _is_one_of(column: pc.Expression, values: list[Any]) -> pc.Expression:
     if any(map(_is_beyond_int64, values)):
         return column.isin(pa.array(values, pa.uint64()))
     fine = next((value for value in values if _type_of_nanoseconds(value) is not None), None)
