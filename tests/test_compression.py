@@ -306,3 +306,13 @@ def test_the_error_pickles():
         unpack("gzip", squeeze("gzip", MIXED)[:-1])
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)
+
+
+@pytest.mark.parametrize("compression", ALL)
+@pytest.mark.parametrize("most", [1, 1 << 20])
+@pytest.mark.parametrize("payload", [b"", b"x" * 300, bytes(100_000)], ids=len)
+def test_a_plain_tfrecord_is_said_to_be_one(compression, most, payload):
+    stream = decompressor(compression, Trickle(frame(payload), most))
+    with pytest.raises(OptionError, match=f"'{compression}'.* plain TFRecord: leave compression"):
+        while stream.read(1000):
+            pass

@@ -619,3 +619,10 @@ def test_a_bad_length_is_never_allocated(tmp_path, codec):
     with pytest.raises(TruncatedRecordError):
         read_table(tmp_path, schema=SCHEMA, codec=codec)
     assert pa.total_allocated_bytes() < 100_000_000
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "skip_file", "keep"])
+def test_a_wrong_compression_is_no_damage(read, on_corrupt):
+    options = {"corrupt_column": None} if on_corrupt == "keep" else {}
+    with pytest.raises(OptionError, match="plain TFRecord: leave compression out"):
+        read(GOOD, compression="gzip", on_corrupt=on_corrupt, **options)

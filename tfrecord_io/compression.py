@@ -150,7 +150,7 @@ def detect(head: bytes, path: str) -> Compression | None:
     path : str
         Its path.
     """
-    if not head or _starts_with_frame(head):
+    if not head or starts_with_frame(head):
         return None
     if head.startswith(b"\x1f\x8b\x08"):
         return "gzip"
@@ -165,7 +165,8 @@ def detect(head: bytes, path: str) -> Compression | None:
     return from_suffix(path)
 
 
-def _starts_with_frame(head: bytes) -> bool:
+def starts_with_frame(head: bytes) -> bool:
+    """Return whether bytes begin with a length and its fitting CRC: those of a plain TFRecord."""
     if len(head) < 12:
         return False
     crc = crc32c.crc32c(head[:8])

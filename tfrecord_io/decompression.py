@@ -10,6 +10,7 @@ Invariants, whatever the input holds:
   block devices pad and which gzip(1) ignores too. Everything else, and an early end, is a
   `CompressionError`.
 - A source of no bytes at all is an empty stream.
+- A source that is a plain TFRecord is no damage but an option that does not fit.
 
 zstd frames are walked here block by block, though pyarrow could read on over their ends: its stream
 stops for good at an empty frame and would lose what stands behind it.
@@ -25,10 +26,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tfrecord_io.compression import Compression
-from tfrecord_io.errors import CompressionError
+from tfrecord_io.compression import Compression, starts_with_frame
+from tfrecord_io.errors import CompressionError, OptionError, TFRecordError
 
 _STEP_BYTES = 1024 * 1024
+
+# A length and its CRC.
+_FRAME_HEAD_BYTES = 12
 
 # What a library is given at once: where it finds damage it keeps back all that it made of it.
 _FEED_BYTES = 16 * 1024
@@ -71,6 +75,11 @@ def decompressor(compression: Compression, source: Source) -> Decompressor:
         What it is compressed with.
     source : Source
         The compressed bytes, read from where it stands.
+
+    Raises
+    ------
+    OptionError
+        While reading: the bytes are those of a TFRecord that is not compressed.
     """
     taking = _Input(source, compression)
     if compression == "gzip":
@@ -91,12 +100,14 @@ class _Input:
         self._source = source
         self._compression = compression
         self._pending: memoryview = memoryview(b"")
+        self._head = b""
         self.offset = 0
 
     def some(self, size: int = _STEP_BYTES) -> memoryview:
         """Return 1 to `size` bytes, or none at the end."""
         if not self._pending:
             self._pending = memoryview(self._source.read(_STEP_BYTES))
+            self._look(self._pending)
         taken = self._pending[:size]
         self._pending = self._pending[size:]
         self.offset += len(taken)
@@ -117,15 +128,29 @@ class _Input:
             gathered += taken
         return bytes(gathered)
 
-    def truncated(self) -> CompressionError:
-        return CompressionError(
+    def truncated(self) -> TFRecordError:
+        return self._plain() or CompressionError(
             f"the {self._compression} stream ends early, after {self.offset} compressed bytes; "
             "the file is incomplete: write or copy it again"
         )
 
-    def damaged(self, why: object) -> CompressionError:
-        return CompressionError(
+    def damaged(self, why: object) -> TFRecordError:
+        return self._plain() or CompressionError(
             f"the {self._compression} stream is damaged near compressed byte {self.offset}: {why}"
+        )
+
+    def _look(self, data: memoryview | bytes) -> None:
+        self._head += bytes(data[: _FRAME_HEAD_BYTES - len(self._head)])
+
+    def _plain(self) -> OptionError | None:
+        # Nothing is decompressed any more.
+        while len(self._head) < _FRAME_HEAD_BYTES and (data := self._source.read(_STEP_BYTES)):
+            self._look(data)
+        if not starts_with_frame(self._head):
+            return None
+        return OptionError(
+            f"compression is {self._compression!r}, and the file is a plain TFRecord: leave "
+            "compression out, and each file is read by its content"
         )
 
 
@@ -237,7 +262,7 @@ class _ZstdFrames:
         while self._stream is not None or self._begin():
             try:
                 out: bytes = self._stream.read(size)  # type: ignore[union-attr]
-            except CompressionError:
+            except TFRecordError:
                 raise
             except (pa.ArrowException, OSError) as error:
                 if isinstance(error, OSError) and error.errno is not None:

@@ -853,6 +853,19 @@ def test_data_sets_of_spark_tfrecord(spark, name):
     assert frame.count() == len(manifest["rows"])
 
 
+def test_codec_is_the_writers(spark, tmp_path):
+    """Spark-tfrecord reads by suffix, whatever codec says; so shared options must do."""
+    codec = "org.apache.hadoop.io.compress.GzipCodec"
+    tfr.write_table(pa.table({"a": [1, 2]}), tmp_path / "plain")
+    tfr.write_table(pa.table({"a": [1, 2]}), tmp_path / "zst", compression="zstd")
+    for name in ("plain", "zst"):
+        assert rows(load(spark, tmp_path / name, codec=codec)) == [(1,), (2,)]
+    with pytest.raises(PySparkException, match="rar"):
+        load(spark, tmp_path / "plain", codec="rar").collect()
+    with pytest.raises(PySparkException, match="plain TFRecord"):
+        load(spark, tmp_path / "plain", compression="gzip", codec=codec).collect()
+
+
 def test_session_without_register(sessions, events):
     """The functional form changes nothing in Spark."""
     for session in sessions.values():

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
+from tfrecord_io.compression import normalize_compression
 from tfrecord_io.engines.spark.settings import (
     SECRET_OPTION,
     SESSION_OPTION,
@@ -304,7 +305,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         paths=paths,
         storage=storage,
         record_type=texts.choice("recordType", RecordType, "Example"),
-        compression=texts.text("compression") or texts.text("codec") or "infer",
+        compression=_compression(texts),
         on_corrupt=on_corrupt,
         corrupt_column=corrupt_column if on_corrupt == "keep" else None,
         codec=texts.choice("implementation", CodecName, "auto"),
@@ -325,6 +326,15 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         max_files=texts.count("maxFilesPerTrigger"),
         push_filters=_pushes_filters(texts, settings),
     )
+
+
+def _compression(texts: _Texts) -> str:
+    """Return what files are compressed with; codec is the writer's, as with spark-tfrecord's jar.
+
+    Programs that give one set of options to all that they read and write need it taken.
+    """
+    normalize_compression(texts.text("codec"))
+    return texts.text("compression") or "infer"
 
 
 def _pattern(text: str) -> str:
