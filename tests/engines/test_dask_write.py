@@ -556,7 +556,7 @@ class TestRefused:
         before = tree(tmp_path)
         with pytest.raises(tfr.DatasetExistsError):
             tfr.to_tfrecord(objects, tmp_path / "out")
-        with pytest.raises(tfr.LayoutError):
+        with pytest.raises(tfr.OptionError, match="'q' is not in the data set"):
             tfr.to_tfrecord(objects, tmp_path / "new", partition_on="q")
         assert tree(tmp_path) == before
 
