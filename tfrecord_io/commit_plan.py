@@ -16,7 +16,6 @@ from tfrecord_io.errors import (
     CommitConflictError,
     DatasetExistsError,
     LayoutError,
-    ManifestError,
     SchemaMismatchError,
 )
 from tfrecord_io.layout import (
@@ -25,7 +24,7 @@ from tfrecord_io.layout import (
     next_task_index,
     parse_partition_path,
 )
-from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, ManifestFile
+from tfrecord_io.manifest import MANIFEST_NAME, Manifest, ManifestFile, read_manifest
 from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.publish import CommitRecord
@@ -124,23 +123,6 @@ def _streams(job: WriteJob, manifest: Manifest | None) -> dict[str, int]:
     if job.batch is not None:
         found[job.batch.stream] = job.batch.number
     return found
-
-
-def read_manifest(storage: Storage, root: str) -> Manifest | None:
-    """Return the manifest of a data set, or None if it has none of ours.
-
-    Raises
-    ------
-    ManifestError
-        It cannot be understood; `path` names it.
-    """
-    path = f"{root}/{MANIFEST_NAME}"
-    try:
-        return Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-        return None
-    except ManifestError as error:
-        raise ManifestError(error.what, path=storage.url(path)) from error
 
 
 def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> None:

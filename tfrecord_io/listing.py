@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tfrecord_io.commit import check_not_committing
-from tfrecord_io.errors import DatasetChangedError, ManifestError
+from tfrecord_io.errors import DatasetChangedError
 from tfrecord_io.layout import is_data_name
-from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
+from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
@@ -326,24 +326,13 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         root=root,
         below=root,
         infos=infos,
-        manifest=_manifest(storage, root) if has_manifest else None,
+        manifest=read_manifest(storage, root) if has_manifest else None,
         others=frozenset(others),
     )
 
 
 def _is_of_interest(name: str) -> bool:
     return is_data_name(name) or name in (MANIFEST_NAME, STAGING_NAME)
-
-
-def _manifest(storage: Storage, root: str) -> Manifest | None:
-    path = f"{root}/{MANIFEST_NAME}"
-    try:
-        return Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
-    except (FileNotFoundError, IsADirectoryError):
-        return None
-    except ManifestError as error:
-        error.path = storage.url(path)
-        raise
 
 
 # --- patterns -------------------------------------------------------------------------------------

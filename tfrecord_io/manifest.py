@@ -19,6 +19,7 @@ from tfrecord_io.errors import ManifestError, OptionError
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.options import RecordType, choice
 from tfrecord_io.schema import schema_from_json, schema_to_json
+from tfrecord_io.storage_protocol import Storage
 
 #: The manifest's name in a data set.
 MANIFEST_NAME = "_SUCCESS"
@@ -148,6 +149,23 @@ def _text(value: Any) -> str:
 
 def _lines(values: list[Any]) -> str:
     return "[\n" + ",\n".join(f"  {_text(value)}" for value in values) + "\n ]" if values else "[]"
+
+
+def read_manifest(storage: Storage, root: str) -> Manifest | None:
+    """Return the manifest of a data set, or None if it has none of ours.
+
+    Raises
+    ------
+    ManifestError
+        It cannot be understood; `path` names it.
+    """
+    path = f"{root}/{MANIFEST_NAME}"
+    try:
+        return Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except ManifestError as error:
+        raise ManifestError(error.what, path=storage.url(path)) from error
 
 
 def _file_to_json(file: ManifestFile) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, ManifestError
-from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest
+from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, read_manifest
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging
 from tfrecord_io.storage_protocol import publish_by_rename
@@ -121,10 +121,9 @@ def take_back(staging: Staging, job_id: str) -> None:
     storage = staging.storage
     if storage.stages_by == "upload":
         return
-    path = f"{staging.job_folder(job_id)}/{MANIFEST_NAME}"
     try:
-        manifest = Manifest.loads(storage.read_bytes(path, MAX_MANIFEST_BYTES))
-    except (FileNotFoundError, ManifestError):
+        manifest = read_manifest(storage, staging.job_folder(job_id))
+    except ManifestError:
         manifest = None
     if manifest is None:
         # Without a whole one no folder was made.

@@ -25,7 +25,6 @@ from tfrecord_io.commit_plan import (
     base_names,
     check_appendable,
     is_data_path,
-    read_manifest,
 )
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
@@ -40,6 +39,7 @@ from tfrecord_io.layout import (
     format_segments,
     next_task_index,
 )
+from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import (
     DEFAULT_ROWS_PER_TASK,
     CodecName,

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tfrecord_io.commit import abort_job, commit_job
-from tfrecord_io.commit_plan import read_manifest
 from tfrecord_io.conversion.graph import Shared, Written, check_scheduler, run_tasks
 from tfrecord_io.conversion.single_file import open_target
 from tfrecord_io.conversion.source import SourcePlan, plan_source
@@ -31,6 +30,7 @@ from tfrecord_io.formats.detection import (
     format_of_name,
 )
 from tfrecord_io.layout import EmptyPartition, is_data_name
+from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.read import Paths, plan_files

@@ -34,7 +34,6 @@ from dask.delayed import Delayed
 
 from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, check_not_committing, commit_job
-from tfrecord_io.commit_plan import read_manifest
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import (
@@ -45,6 +44,7 @@ from tfrecord_io.errors import (
     TFRecordError,
 )
 from tfrecord_io.layout import EmptyPartition
+from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import BYTE_ARRAY_COLUMN, CodecName, Float64Mode, RecordType, SaveMode
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.schema import list_depth
