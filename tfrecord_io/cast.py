@@ -200,9 +200,8 @@ def _width(t: pa.DataType) -> int:
 
 
 def _stored_type(t: pa.DataType) -> pa.DataType:
-    while isinstance(t, pa.BaseExtensionType) or pat.is_dictionary(t):
-        t = t.value_type if pat.is_dictionary(t) else t.storage_type
-    return t
+    t = storage_type(t)
+    return _stored_type(t.value_type) if pat.is_dictionary(t) else t
 
 
 _NumPy: TypeAlias = Any

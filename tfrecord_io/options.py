@@ -65,6 +65,14 @@ def no_column(name: object, names: Sequence[str]) -> OptionError:
     return OptionError(f"column {name!r} is not in the data set; {hint}")
 
 
+def no_time_zone(name: str) -> OptionError:
+    """Return the error of a time zone that this system does not know."""
+    return OptionError(
+        f"there is no time zone {name!r} that this system knows; name one such as Europe/Berlin or "
+        "+01:00, as time_zone"
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """What a file may demand before it is refused, so that hostile files cannot exhaust memory.

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.errors import LayoutError, OptionError
+from tfrecord_io.options import no_time_zone
 
 _INT = re.compile(r"[+-]?[0-9]+")
 #: What java.lang.Double.parseDouble takes (its hexadecimal form left out).
@@ -358,10 +359,7 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
                 stamps, time_zone, ambiguous="earliest", nonexistent="latest"
             )
         except pa.ArrowInvalid:
-            raise OptionError(
-                f"there is no time zone {time_zone!r} that this system knows; name one such as "
-                "Europe/Berlin or +01:00, as time_zone"
-            ) from None
+            raise no_time_zone(time_zone) from None
         return zoned.cast(t)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 

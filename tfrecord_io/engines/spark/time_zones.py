@@ -6,7 +6,7 @@ import re
 from datetime import datetime, timezone, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from tfrecord_io.errors import OptionError
+from tfrecord_io.options import no_time_zone
 
 _OFFSET = re.compile(
     r"(?:GMT|UTC|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2})(?::?00)?)?"
@@ -68,7 +68,4 @@ def zone_info(zone: str) -> tzinfo:
         return ZoneInfo(zone)
     # A folder of zones such as "Europe" is an error of the operating system.
     except (ValueError, OSError, ZoneInfoNotFoundError):
-        raise OptionError(
-            f"there is no time zone {zone!r} that this system knows; name one such as "
-            "Europe/Berlin or +01:00, as time_zone"
-        ) from None
+        raise no_time_zone(zone) from None
