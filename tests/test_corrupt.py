@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import tfrecord_io as tfr
+from tests.support import wire
 from tests.support.frames import example, frame, header, records, sequence_example
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
@@ -220,6 +221,42 @@ class TestSkipRecord:
         bad = frame(b"no Example at all")
         data = FRAMES[0] + bad + FRAMES[1]
         assert skipping(read, data) == ([0, 1], [(len(FRAMES[0]), len(FRAMES[0] + bad))])
+
+    @pytest.mark.parametrize("mode", ["skip_record", "keep"])
+    @pytest.mark.parametrize(
+        "feature",
+        [
+            wire.field(1, wire.field(1, b"fine") + b"\n\x05cut"),
+            wire.field(2, wire.field(1, b"\0\0\0")),
+            wire.field(3, wire.field(1, b"\x80")),
+            wire.field(4, b"unknown") + b"\x07",
+        ],
+    )
+    @pytest.mark.parametrize("asked", [{}, {"schema": None}, {"columns": ["n"]}])
+    def test_damage_where_nobody_looks(self, read, mode, feature, asked):
+        sound = wire.example(wire.entry(b"n", wire.int64_list([0])))
+        bad = frame(wire.example(wire.entry(b"n", wire.int64_list([7])), wire.entry(b"z", feature)))
+        data = frame(sound) + bad + FRAMES[1]
+        numbers, ranges = skipping(read, data, mode, **asked)
+        assert numbers == [0, *([None] if mode == "keep" else []), 1]
+        assert ranges == [(len(frame(sound)), len(frame(sound) + bad))]
+
+    def test_damage_in_steps_where_nobody_looks(self, read):
+        good, bad = (
+            frame(
+                wire.sequence_example(
+                    [wire.entry(b"n", wire.int64_list([number]))],
+                    [wire.entry(b"z", wire.feature_list(step))],
+                )
+            )
+            for number, step in ((1, b""), (2, wire.field(2, wire.field(1, b"\0\0\0"))))
+        )
+        schema = pa.schema([("n", pa.int64())])
+        numbers, ranges = skipping(
+            read, good + bad + good, schema=schema, record_type="SequenceExample"
+        )
+        assert numbers == [1, 1]
+        assert ranges == [(len(good), len(good + bad))]
 
     def test_a_forged_length_goes_to_the_end(self, read):
         data = b"".join(FRAMES[:2]) + header(2**29) + bytes(50) + b"".join(FRAMES[2:])

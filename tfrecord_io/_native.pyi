@@ -30,6 +30,7 @@ class Decoder:
         schema: pa.Schema,
         names: list[str],
         record_type: str,
+        check_all: bool,
         batch_rows: int,
         batch_bytes: int,
         max_record_bytes: int,
@@ -115,5 +116,5 @@ def payloads(
 def frame_payloads(payloads: list[bytes]) -> pa.UInt8Array:
     """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
 
-def find_frame(data: pa.UInt8Array, start: int) -> int | None:
+def find_frame(data: pa.UInt8Array, start: int, stop: int | None) -> int | None:
     """See `tfrecord_io.codec.base.Codec.find_frame`."""

@@ -301,15 +301,15 @@ def walk_skipping(
             return
 
 
-def find_start(source: Source, codec: Codec, offset: int) -> int | None:
-    """Return where the first whole frame at or behind `offset` starts, or None.
+def find_start(source: Source, codec: Codec, offset: int, stop: int | None = None) -> int | None:
+    """Return where the first whole frame at or behind `offset`, and before `stop`, starts, or None.
 
     A frame in a payload counts as well: whoever asks has to check what comes out.
     """
     size = _FIRST_LOOK_BYTES
-    while True:
+    while stop is None or offset < stop:
         buffer, start = source.window(offset, size)
-        found = codec.find_frame(buffer, start)
+        found = codec.find_frame(buffer, start, None if stop is None else start + stop - offset)
         if found is not None:
             return offset + found - start
         there = buffer.size - start
@@ -319,6 +319,7 @@ def find_start(source: Source, codec: Codec, offset: int) -> int | None:
             size *= 8
         else:
             offset += there - _RESYNC_BYTES // 2
+    return None
 
 
 def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool]:

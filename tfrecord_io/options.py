@@ -115,12 +115,15 @@ class DecodeOptions:
         (a single larger record still makes a batch of its own).
     limits : Limits
         See `Limits`.
+    check_all : bool
+        Whether malformed bytes in a feature that the schema does not name make a record bad, too.
     """
 
     record_type: RecordType = "Example"
     batch_rows: int = 65_536
     batch_bytes: int = 32 * 1024 * 1024
     limits: Limits = Limits()
+    check_all: bool = False
 
     def __post_init__(self) -> None:
         choice("record_type", self.record_type, RecordType)

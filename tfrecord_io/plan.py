@@ -248,6 +248,8 @@ class ScanOptions:
             batch_rows=self.batch_rows,
             batch_bytes=self.batch_bytes,
             limits=self.limits,
+            # What is skipped must not depend on which columns are read.
+            check_all=self.on_corrupt != "raise",
         )
 
 

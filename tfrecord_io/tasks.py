@@ -176,9 +176,7 @@ def run_span(
         source: Source = opened.source
         start: int | None = span.start
         if span.search:
-            start = find_start(source, codec, span.start)
-        if start is not None and span.stop is not None and start >= span.stop:
-            start = None
+            start = find_start(source, codec, span.start, span.stop)
         yield Begin(offset=start)
         if start is None:
             return

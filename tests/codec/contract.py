@@ -209,6 +209,9 @@ class CodecContract:
         assert codec.find_frame(data) == first
         assert codec.find_frame(data, first) == first
         assert codec.find_frame(data, first + 1) == first + 20
+        assert codec.find_frame(data, first, first + 1) == first
+        assert codec.find_frame(data, 0, first) is None
+        assert codec.find_frame(data, first, 5) is None
         assert codec.find_frame(data, first + 21) is None
         assert codec.find_frame(data, data.size) is None
         assert codec.find_frame(pa.py_buffer(frame(b"good")[:-1])) is None

@@ -42,7 +42,8 @@ What decoding means, for each column of the schema and each record
   ``limits.max_features`` (which counts the Example's features only) and before the columns. To an
   Example field 2 is unknown: if the payload is no valid SequenceExample, or its feature lists have
   no entry, the field is skipped like any other.
-- A feature that the schema does not name is skipped; malformed bytes inside it may pass.
+- A feature that the schema does not name is skipped; malformed bytes inside it may pass, unless
+  ``check_all`` says otherwise.
 - ByteArray: the payload is the value of the schema's one column (binary, string or a view of them);
   a schema without columns gives rows without columns.
 
@@ -290,8 +291,9 @@ class Codec(Protocol):
     def frame_payloads(self, payloads: list[bytes]) -> pa.Buffer:
         """Return the frames of payloads, one behind the other."""
 
-    def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
+    def find_frame(self, data: pa.Buffer, start: int = 0, stop: int | None = None) -> int | None:
         """Return the first position from `start` on where a whole frame with two fitting CRCs is.
 
-        The position counts from the start of `data`, as `start` does; None if there is none.
+        Before `stop`, which the frame may go over. Positions count from the start of `data`; None
+        if there is none.
         """

@@ -101,6 +101,7 @@ class NativeDecoder(_Cursor):
             schema,
             self._names,
             options.record_type,
+            options.check_all,
             options.batch_rows,
             options.batch_bytes,
             options.limits.max_record_bytes,
@@ -247,6 +248,6 @@ class NativeCodec:
         """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
         return _native.frame_payloads(payloads).buffers()[1]
 
-    def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
+    def find_frame(self, data: pa.Buffer, start: int = 0, stop: int | None = None) -> int | None:
         """See `tfrecord_io.codec.base.Codec.find_frame`."""
-        return _native.find_frame(_shared(data), start)
+        return _native.find_frame(_shared(data), start, stop)

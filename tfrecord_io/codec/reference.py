@@ -155,12 +155,13 @@ class ReferenceCodec:
         """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
         return pa.py_buffer(b"".join(map(frame, payloads)))
 
-    def find_frame(self, data: pa.Buffer, start: int = 0) -> int | None:
+    def find_frame(self, data: pa.Buffer, start: int = 0, stop: int | None = None) -> int | None:
         """See `tfrecord_io.codec.base.Codec.find_frame`."""
         view = memoryview(data)[start:]
         crcs = _PayloadCrcs(view)
         last = len(view) - _HEADER_BYTES - _FOOTER_BYTES
-        return next((start + at for at in range(last + 1) if _is_frame(view, at, crcs)), None)
+        behind = last + 1 if stop is None else min(last + 1, stop - start)
+        return next((start + at for at in range(behind) if _is_frame(view, at, crcs)), None)
 
 
 def _is_frame(view: memoryview, position: int, crcs: _PayloadCrcs) -> bool:

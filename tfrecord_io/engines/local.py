@@ -160,7 +160,8 @@ def read_table(
     on_corrupt : {"raise", "skip_record", "skip_file", "keep"}
         What becomes of damaged files. "skip_record" leaves out the damaged records, "skip_file"
         the files that hold any; "keep" gives a row of nulls for each range of damaged bytes. A
-        warning for each file says where they are.
+        warning for each file says where they are. Features that nobody asked for are held to
+        protobuf's rules as well then, so that the rows are the same whatever `columns` are read.
     corrupt_column : str, optional
         With "keep", name of a binary column that holds the damaged bytes; it follows those of the
         records.

@@ -20,7 +20,7 @@ use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::leaf::Input;
 use crate::message::{Message, Values};
-use crate::walk::{Action, Walker};
+use crate::walk::{Action, Unknown, Walker};
 
 /// What a payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +55,13 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder into `schema`, whose columns have these names; `Err` names the field whose type is
-    /// no wire type.
+    /// A decoder into `schema`, whose columns have these names; `unknown` says what becomes of other
+    /// features. `Err` names the field whose type is no wire type.
     pub fn new(
         schema: SchemaRef,
         names: &[String],
         record_type: RecordType,
+        unknown: Unknown,
         bounds: Bounds,
         cursor: Cursor,
     ) -> std::result::Result<Self, String> {
@@ -77,7 +78,7 @@ impl Decoder {
         if record_type == RecordType::ByteArray {
             check_byte_array(&schema)?;
         }
-        let walker = walker_for(&columns, record_type, bounds.max_features);
+        let walker = walker_for(&columns, record_type, bounds.max_features, unknown);
         // Offsets in Arrow are 32 bits wide.
         let bounds = Bounds { batch_bytes: bounds.batch_bytes.min(i32::MAX as usize), ..bounds };
         let block = Block::new(&columns);
@@ -363,8 +364,14 @@ pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Plac
     ))
 }
 
-fn walker_for(columns: &[Column], record_type: RecordType, max_features: usize) -> Walker {
-    let mut walker = Walker::new(record_type == RecordType::SequenceExample, max_features, true);
+fn walker_for(
+    columns: &[Column],
+    record_type: RecordType,
+    max_features: usize,
+    unknown: Unknown,
+) -> Walker {
+    let is_sequence = record_type == RecordType::SequenceExample;
+    let mut walker = Walker::new(is_sequence, max_features, unknown);
     for (index, column) in columns.iter().enumerate() {
         let (here, elsewhere) = if column.is_feature_list() {
             (&mut walker.feature_lists, &mut walker.context)

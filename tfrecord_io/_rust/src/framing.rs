@@ -199,10 +199,12 @@ pub fn framed<T: AsRef<[u8]>>(payloads: &[T]) -> Vec<u8> {
     out
 }
 
-/// The first position from `start` on at which a whole frame with two fitting CRCs stands.
-pub fn find_frame(data: &[u8], start: usize) -> Option<usize> {
+/// The first position from `start` on and before `stop` at which a whole frame with two fitting CRCs
+/// stands.
+pub fn find_frame(data: &[u8], start: usize, stop: usize) -> Option<usize> {
     let data = data.get(start..)?;
     let last = data.len().checked_sub(OVERHEAD)?;
+    let stop = stop.saturating_sub(start).min(last + 1);
     let looks_like_one = |&pos: &usize| {
         let length = u64_at(data, pos);
         // The cheap test first: most positions hold no plausible length.
@@ -211,7 +213,7 @@ pub fn find_frame(data: &[u8], start: usize) -> Option<usize> {
     let mut payloads = Payloads { data, parts: PartCrcs::new(data), looked_at: 0 };
     let mut pos = 0;
     loop {
-        pos = (pos..=last).find(looks_like_one)?;
+        pos = (pos..stop).find(looks_like_one)?;
         if payloads.fit(pos + HEADER, u64_at(data, pos) as usize) {
             return Some(start + pos);
         }

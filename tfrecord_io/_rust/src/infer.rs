@@ -14,7 +14,7 @@ use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::message::Values;
 use crate::packed;
-use crate::walk::{Action, Sink, Walker};
+use crate::walk::{Action, Sink, Unknown, Walker};
 
 /// Where something was seen first: offset and record.
 pub type Sighting = (u64, u64);
@@ -164,7 +164,11 @@ impl Observer {
             by_name: HashMap::new(),
             record_type,
             max_features,
-            walker: Walker::new(record_type == RecordType::SequenceExample, max_features, false),
+            walker: Walker::new(
+                record_type == RecordType::SequenceExample,
+                max_features,
+                Unknown::GiveUp,
+            ),
         }
     }
 

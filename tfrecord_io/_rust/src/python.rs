@@ -19,6 +19,7 @@ use crate::decode::{self, Bounds, RecordType};
 use crate::error::{Fault, FaultKind, Place};
 use crate::framing::{self, Cursor};
 use crate::summary::{Numbers, Values};
+use crate::walk::Unknown;
 use crate::{encode, infer, summary};
 
 /// The exception that a fault becomes.
@@ -90,12 +91,13 @@ struct Decoder {
 #[pymethods]
 impl Decoder {
     #[new]
-    #[pyo3(signature = (schema, names, record_type, batch_rows, batch_bytes, max_record_bytes, max_features, offset, record))]
+    #[pyo3(signature = (schema, names, record_type, check_all, batch_rows, batch_bytes, max_record_bytes, max_features, offset, record))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         schema: PyArrowType<Schema>,
         names: Vec<String>,
         record_type: &str,
+        check_all: bool,
         batch_rows: usize,
         batch_bytes: usize,
         max_record_bytes: u64,
@@ -105,8 +107,9 @@ impl Decoder {
     ) -> PyResult<Self> {
         let bounds = Bounds { batch_rows, batch_bytes, max_features };
         let cursor = Cursor::new(offset, record, max_record_bytes);
-        let record_type = record_type_of(record_type)?;
-        let inner = decode::Decoder::new(Arc::new(schema.0), &names, record_type, bounds, cursor)
+        let (schema, record_type) = (Arc::new(schema.0), record_type_of(record_type)?);
+        let unknown = if check_all { Unknown::Check } else { Unknown::Skip };
+        let inner = decode::Decoder::new(schema, &names, record_type, unknown, bounds, cursor)
             .map_err(PyTypeError::new_err)?;
         Ok(Self { inner })
     }
@@ -379,8 +382,8 @@ fn frame_payloads(py: Python<'_>, payloads: Vec<PyBackedBytes>) -> PyArrowType<A
 }
 
 #[pyfunction]
-fn find_frame(py: Python<'_>, data: Bytes, start: usize) -> Option<usize> {
-    py.detach(|| framing::find_frame(data.0.as_slice(), start))
+fn find_frame(py: Python<'_>, data: Bytes, start: usize, stop: Option<usize>) -> Option<usize> {
+    py.detach(|| framing::find_frame(data.0.as_slice(), start, stop.unwrap_or(usize::MAX)))
 }
 
 /// The native codec of tfrecord-io.

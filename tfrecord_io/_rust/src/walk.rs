@@ -9,12 +9,14 @@
 //! still looking at. A miss parses the entry, a name out of order is looked up, and whatever no
 //! writer makes (duplicate keys, merged or unpacked lists, unknown fields, damage) makes the walk
 //! give up on the record: it returns false and `message.rs` decides what the record means. The walk
-//! never accepts what `message.rs` would refuse, except inside features that nobody asked for.
+//! never accepts what `message.rs` would refuse, except inside features that nobody asked for, and
+//! there unless it is told to check them.
 
 use fearless_simd::Simd;
 use hashbrown::HashMap;
 
-use crate::canonical::{At, Kind, Span};
+use crate::canonical::{At, Kind, Span, for_each_bytes, for_each_step};
+use crate::packed;
 use crate::template::{Guess, Template};
 
 /// What to do with an entry of a known name.
@@ -22,10 +24,21 @@ use crate::template::{Guess, Template};
 pub enum Action {
     /// Nobody asked for it.
     Skip,
+    /// Nobody asked for it, and it has to be sound.
+    Check,
     /// It stands where the schema does not expect it: the readable decoder says what that means.
     GiveUp,
     /// It belongs to this column of the sink.
     Column(u32),
+}
+
+/// What becomes of names that nothing was said of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    GiveUp,
+    Skip,
+    /// They are skipped if what stands under them is sound.
+    Check,
 }
 
 /// Takes the values that the walk finds. Each method returns false to give up on the record.
@@ -65,7 +78,7 @@ impl Slot {
         let template = match action {
             Action::Skip => Template::new(key, None),
             Action::Column(_) => kind.and_then(|kind| Template::new(key, Some(kind))),
-            Action::GiveUp => None,
+            Action::Check | Action::GiveUp => None,
         };
         Self {
             guess: template.map_or(Guess::NEVER, |template| Guess::new(&template)),
@@ -99,12 +112,11 @@ pub struct Names {
     first: u32,
     skip_slots: usize,
     records: u32,
-    /// Whether an unknown name is skipped (decoding) or makes the walk give up (inference).
-    skip_unknown: bool,
+    unknown: Unknown,
 }
 
 impl Names {
-    pub fn new(skip_unknown: bool) -> Self {
+    fn new(unknown: Unknown) -> Self {
         Self {
             slots: Vec::new(),
             keys: Vec::new(),
@@ -113,7 +125,7 @@ impl Names {
             first: UNKNOWN,
             skip_slots: 0,
             records: 0,
-            skip_unknown,
+            unknown,
         }
     }
 
@@ -138,11 +150,12 @@ impl Names {
         }
         let (action, kind) = match self.actions.get(key) {
             Some(said) => *said,
-            None if !self.skip_unknown || simdutf8::basic::from_utf8(key).is_err() => return None,
+            None if self.unknown == Unknown::GiveUp => return None,
+            None if simdutf8::basic::from_utf8(key).is_err() => return None,
             None if self.skip_slots == MAX_SKIP_SLOTS => return Some(None),
             None => {
                 self.skip_slots += 1;
-                (Action::Skip, None)
+                (self.skip(), None)
             }
         };
         let slot = self.slots.len() as u32;
@@ -150,6 +163,11 @@ impl Names {
         self.slots.push(Slot::new(key, action, kind));
         self.keys.push(key.into());
         Some(Some(slot))
+    }
+
+    /// What to do with a name that nobody asked for.
+    fn skip(&self) -> Action {
+        if self.unknown == Unknown::Check { Action::Check } else { Action::Skip }
     }
 
     fn follow(&mut self, previous: u32, slot: u32) {
@@ -189,10 +207,10 @@ pub struct Walker {
 }
 
 impl Walker {
-    pub fn new(is_sequence: bool, max_features: usize, skip_unknown: bool) -> Self {
+    pub fn new(is_sequence: bool, max_features: usize, unknown: Unknown) -> Self {
         Self {
-            context: Names::new(skip_unknown),
-            feature_lists: Names::new(skip_unknown),
+            context: Names::new(unknown),
+            feature_lists: Names::new(unknown),
             is_sequence,
             max_features,
         }
@@ -273,22 +291,19 @@ fn entries<V: Simd, S: Sink>(
         let key = fields.delimited(0x0a)?;
         let value = fields.last(0x12)?;
         let slot = known(names, previous, expected, &data[key.at..key.end])?;
-        if let Some(slot) = slot {
-            match names.slots[slot as usize].action {
-                Action::Skip => {}
-                Action::GiveUp => return None,
-                Action::Column(column) => {
-                    let taken = match at.within(value).feature()? {
-                        None => sink.kindless(column as usize),
-                        Some((kind, list)) => sink.list(column as usize, kind, data, list),
-                    };
-                    if !taken {
-                        return None;
-                    }
-                }
-            }
-            previous = slot;
+        let is_taken = match slot.map_or(names.skip(), |slot| names.slots[slot as usize].action) {
+            Action::Skip => true,
+            Action::Check => is_sound(data, at.within(value).feature()?),
+            Action::GiveUp => false,
+            Action::Column(column) => match at.within(value).feature()? {
+                None => sink.kindless(column as usize),
+                Some((kind, list)) => sink.list(column as usize, kind, data, list),
+            },
+        };
+        if !is_taken {
+            return None;
         }
+        previous = slot.unwrap_or(previous);
         expected = names.next(previous);
     }
     names.records = names.records.saturating_add(1);
@@ -361,6 +376,15 @@ fn known(names: &mut Names, previous: u32, expected: u32, key: &[u8]) -> Option<
     Some(slot)
 }
 
+/// Whether protobuf would take what a Feature holds.
+fn is_sound(data: &[u8], feature: Option<(Kind, Span)>) -> bool {
+    feature.is_none_or(|(kind, list)| match kind {
+        Kind::Bytes => for_each_bytes(data, list, |_| true),
+        Kind::Float => (list.end - list.at).is_multiple_of(4),
+        Kind::Int64 => packed::count(list, data).is_some(),
+    })
+}
+
 /// The entries of a FeatureLists message.
 fn feature_lists<S: Sink>(
     names: &mut Names,
@@ -377,18 +401,17 @@ fn feature_lists<S: Sink>(
         let key = fields.delimited(0x0a)?;
         let value = fields.last(0x12)?;
         let expected = names.next(previous);
-        let Some(slot) = known(names, previous, expected, &data[key.at..key.end])? else {
-            continue;
+        let slot = known(names, previous, expected, &data[key.at..key.end])?;
+        let is_taken = match slot.map_or(names.skip(), |slot| names.slots[slot as usize].action) {
+            Action::Skip => true,
+            Action::Check => for_each_step(data, value, |step| is_sound(data, step)),
+            Action::GiveUp => false,
+            Action::Column(column) => sink.feature_list(column as usize, data, value),
         };
-        previous = slot;
-        let column = match names.slots[slot as usize].action {
-            Action::Skip => continue,
-            Action::GiveUp => return None,
-            Action::Column(column) => column,
-        };
-        if !sink.feature_list(column as usize, data, value) {
+        if !is_taken {
             return None;
         }
+        previous = slot.unwrap_or(previous);
     }
     Some(())
 }
