@@ -30,7 +30,7 @@ LAYERS = (
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
     ("listing", "foreign_files"),
     ("read", "write"),
-    ("index_files", "record_options", "record_writer", "record_reader"),
+    ("index_files", "verification", "record_options", "record_writer", "record_reader"),
     ("train", "io", "python_io"),
     ("engines", "conversion"),
     ("statistics",),

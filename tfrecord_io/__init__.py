@@ -21,6 +21,7 @@ from tfrecord_io.errors import (
     CompressionError,
     CorruptDataError,
     CorruptDataWarning,
+    DamagedRange,
     DatasetChangedError,
     DatasetExistsError,
     DecodeError,
@@ -46,6 +47,7 @@ from tfrecord_io.plan import CleanResult, WriteResult
 from tfrecord_io.record_options import TFRecordOptions
 from tfrecord_io.record_reader import TFRecordReader
 from tfrecord_io.record_writer import TFRecordWriter
+from tfrecord_io.verification import Fault, VerifyReport, verify
 from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
@@ -70,10 +72,12 @@ __all__ = [
     "ConvertResult",
     "CorruptDataError",
     "CorruptDataWarning",
+    "DamagedRange",
     "DatasetChangedError",
     "DatasetExistsError",
     "DecodeError",
     "EncodeError",
+    "Fault",
     "IndexResult",
     "InferenceError",
     "InferenceWarning",
@@ -94,6 +98,7 @@ __all__ = [
     "TFRecordWriter",
     "TruncatedRecordError",
     "UnsupportedTypeError",
+    "VerifyReport",
     "WriteResult",
     "__version__",
     "batches",
@@ -111,6 +116,7 @@ __all__ = [
     "to_tfrecord",
     "torch",
     "train",
+    "verify",
     "write_index",
     "write_table",
 ]

@@ -46,7 +46,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _PACKAGE = str(Path(__file__).parent)
 _PLACES = ("path", "offset", "record", "feature", "row")
@@ -207,8 +207,33 @@ class PrecisionWarning(TFRecordWarning):
     """Values of float64 or decimal columns were narrowed to float32."""
 
 
+class DamagedRange(NamedTuple):
+    """A run of bytes of a file that belong to no sound record.
+
+    Attributes
+    ----------
+    start, end : int, int or None
+        Where it begins, and where the next sound record does; offsets in the (decompressed) file.
+        None is the end of a compressed one.
+    what : str
+        What is wrong at its beginning.
+    """
+
+    start: int
+    end: int | None
+    what: str
+
+
 class CorruptDataWarning(TFRecordWarning):
-    """Damaged bytes were skipped because the caller asked for it."""
+    """Damaged bytes were skipped because the caller asked for it.
+
+    Attributes
+    ----------
+    ranges : tuple of DamagedRange
+        Of the one file that is meant, in their order; none where the file was skipped as a whole.
+    """
+
+    ranges: tuple[DamagedRange, ...] = ()
 
 
 class ReferenceCodecWarning(TFRecordWarning):

@@ -29,6 +29,7 @@ from tfrecord_io.errors import (
     CompressionError,
     CorruptDataError,
     CorruptDataWarning,
+    DamagedRange,
     LimitExceededError,
     TruncatedRecordError,
 )
@@ -51,7 +52,7 @@ class Damage:
 
     Attributes
     ----------
-    ranges : list of (int, int or None)
+    ranges : list of DamagedRange
         In their order, none of them adjacent to the next.
     kept : bytearray or None
         The bytes of the last range, if they are kept; of a damaged compressed stream those that it
@@ -59,24 +60,24 @@ class Damage:
     """
 
     def __init__(self, *, keeps_bytes: bool = False) -> None:
-        self.ranges: list[tuple[int, int | None]] = []
+        self.ranges: list[DamagedRange] = []
         self.kept: bytearray | None = bytearray() if keeps_bytes else None
         self._passed: _Passed | None = None
 
-    def add(self, start: int, end: int | None) -> None:
-        """Note a range; an `end` of None is the end of a compressed file."""
+    def add(self, start: int, end: int | None, what: str) -> None:
+        """Note a range, see `DamagedRange`."""
         if self._passed is not None:
             self._passed.end(end)
             self._passed = None
-        if self.ranges and self.ranges[-1][1] == start:
-            start = self.ranges.pop()[0]
-        self.ranges.append((start, end))
+        if self.ranges and self.ranges[-1].end == start:
+            start, _, what = self.ranges.pop()
+        self.ranges.append(DamagedRange(start, end, what))
 
     def passed(self, source: Source, offset: int) -> Source:
         """Return the source by which the end of damage at `offset` is to be found, then added."""
         if self.kept is None:
             return source
-        if not self.ranges or self.ranges[-1][1] != offset:
+        if not self.ranges or self.ranges[-1].end != offset:
             self.kept = bytearray()
         self._passed = _Passed(source, offset, self.kept)
         return self._passed
@@ -85,17 +86,19 @@ class Damage:
         """Return the one warning of a file; `is_kept` says whether damage became rows."""
         shown = ", ".join(
             f"{start} to {'the end' if end is None else end}"
-            for start, end in self.ranges[:_SHOWN_RANGES]
+            for start, end, _ in self.ranges[:_SHOWN_RANGES]
         )
         more = len(self.ranges) - _SHOWN_RANGES
-        known = sum(end - start for start, end in self.ranges if end is not None)
+        known = sum(end - start for start, end, _ in self.ranges if end is not None)
         count = len(self.ranges)
-        return CorruptDataWarning(
+        warning = CorruptDataWarning(
             f"{path}: {'made rows of' if is_kept else 'skipped'} "
             f"{count} damaged byte range{'s' if count > 1 else ''} "
-            f"({known} bytes{' and more' if self.ranges[-1][1] is None else ''}): "
+            f"({known} bytes{' and more' if self.ranges[-1].end is None else ''}): "
             f"{shown}{f' and {more} more' if more > 0 else ''}"
         )
+        warning.ranges = tuple(self.ranges)
+        return warning
 
 
 class _Passed:
@@ -285,13 +288,13 @@ def walk_skipping(
     while True:
         try:
             yield from walk(source, cursor, advance, stop=stop)
-        except CorruptDataError:  # noqa: PERF203 - once for each damaged place
+        except CorruptDataError as error:  # noqa: PERF203 - once for each damaged place
             begin = cursor.offset
             try:
                 end, is_end = _behind(damage.passed(source, begin), codec, begin)
             except CompressionError:
                 end, is_end = None, True
-            damage.add(begin, end)
+            damage.add(begin, end, error.what)
             if end is not None:
                 cursor.seek(offset=end, record=cursor.record + 1)
             yield damage

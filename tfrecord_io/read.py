@@ -66,6 +66,7 @@ from tfrecord_io.work import Observing, path_value
 __all__ = [
     "Paths",
     "Selection",
+    "check_manifest",
     "observe_files",
     "packed",
     "plan_files",
@@ -265,7 +266,7 @@ def plan_scan(
         _name_partitions_as(schema, listing)
         _check_case(schema, listing)
     for manifest in listing.manifests:
-        _check_manifest(manifest, file_format, record_type)
+        check_manifest(manifest, file_format, record_type)
     partitions = _type_partitions(listing, schema, selection.time_zone)
     found = listing.found
     early = only_columns(parsed, partitions.names) if isinstance(parsed, list) else parsed
@@ -354,10 +355,12 @@ def plan_files(
     limits: Limits | None = None,
     memory_map: bool = True,
     selection: Selection = Selection(),
+    tell: Callable[[Listed], object] | None = None,
 ) -> ScanPlan:
     """Plan to look at files as they are, whatever their records hold and their folders say.
 
-    The parameters, and what is raised, are those of `plan_scan`.
+    The parameters, and what is raised, are those of `plan_scan`; `tell` is called with what was
+    found through each name.
 
     Returns
     -------
@@ -370,7 +373,7 @@ def plan_files(
         memory_map=memory_map,
         codec=codec,
     )
-    listing = _list(_as_list(path), dict(storage_options or {}), selection)
+    listing = _list(_as_list(path), dict(storage_options or {}), selection, tell)
     none = pa.schema([])
     return ScanPlan(
         locations=listing.locations,
@@ -404,10 +407,13 @@ def _list(
     paths: list[str | os.PathLike[str]],
     storage_options: dict[str, Any],
     selection: Selection = Selection(),
+    tell: Callable[[Listed], object] | None = None,
 ) -> _Listing:
     locations, listed = list_paths(paths, storage_options)
     listing = _Listing(locations, [], [])
     for one in listed:
+        if tell is not None:
+            tell(one)
         if selection.partition_base is not None:
             _, below = open_storage(selection.partition_base, storage_options)
             _check_below(one, below, selection.partition_base)
@@ -444,7 +450,16 @@ def _check_below(listed: Listed, folder: str, name: str) -> None:
             )
 
 
-def _check_manifest(manifest: Manifest, file_format: str, record_type: RecordType) -> None:
+def check_manifest(manifest: Manifest, file_format: str, record_type: RecordType | None) -> None:
+    """Hold a data set to the format of its files and the type of its records that were asked for.
+
+    Raises
+    ------
+    OptionError
+        Its files have another format.
+    SchemaMismatchError
+        Its records have another type.
+    """
     if manifest.file_format != file_format:
         raise OptionError(
             f"the data set holds {manifest.file_format} files, not {file_format}; "

@@ -39,6 +39,7 @@ from tfrecord_io.codec.base import Codec
 from tfrecord_io.errors import (
     CorruptDataError,
     CorruptDataWarning,
+    DamagedRange,
     DatasetChangedError,
     TFRecordError,
     warn,
@@ -93,7 +94,7 @@ class End:
 
     offset: int
     records: int
-    damage: tuple[tuple[int, int | None], ...]
+    damage: tuple[DamagedRange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,8 +262,8 @@ def joined(
             if end is not None:
                 offset = end.offset
                 records += end.records
-                for first, last in end.damage:
-                    damage.add(first, last)
+                for one in end.damage:
+                    damage.add(*one)
                 if note is not None:
                     note(task, offset, records)
         if task.end is not None and offset != task.end and not task.search:

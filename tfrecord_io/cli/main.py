@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 import click
 import pyarrow as pa
@@ -17,12 +17,13 @@ from rich.text import Text
 import tfrecord_io
 from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
-from tfrecord_io.cli.tables import RowTable, schema_table, statistics_table
+from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
 from tfrecord_io.cli.values import json_line, json_lines
-from tfrecord_io.cli.verbs import Program, write
+from tfrecord_io.cli.verbs import DATA, Program, write
 from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.index_files import write_index
+from tfrecord_io.options import RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
@@ -225,6 +226,31 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
         write(json_line(found.to_json()))
     else:
         console.print(statistics_table(found, console.width))
+
+
+@program.command()
+@arguments.paths
+@click.option(
+    "--record-type",
+    type=click.Choice(get_args(RecordType)),
+    help="Default: what the manifest says, else Example.",
+)
+@arguments.as_json
+@arguments.access
+def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
+    """Read every byte and tell what is damaged, missing or not what was written."""
+    with bytes_bar("verifying") as show:
+        report = tfrecord_io.verify(list(path), progress=show, **how)
+    console = Console(highlight=False, soft_wrap=True)
+    if is_json or not console.is_terminal:
+        write(json_line(dataclasses.asdict(report)))
+    else:
+        for fault in report.faults:
+            console.print(fault_text(fault))
+        files = "1 file" if report.files == 1 else f"{report.files:,} files"
+        console.print(f"{report.records:,} sound records in {files}, {decimal(report.bytes)}")
+    if not report.is_sound:
+        raise SystemExit(DATA)
 
 
 @program.command()

@@ -15,6 +15,7 @@ from rich.text import Text
 from tfrecord_io.cli.values import plain_values, printable, short_text
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import FeatureStatistics, NumberStatistics, Statistics
+from tfrecord_io.verification import Fault
 
 _MAX_WIDTH = 44
 _GAP = "  "
@@ -116,6 +117,16 @@ def schema_table(schema: pa.Schema, partition_columns: list[str]) -> Table:
             Text(place, "dim"),
         )
     return table
+
+
+def fault_text(fault: Fault) -> Text:
+    """Return what is wrong with a file, and where."""
+    place = ""
+    if fault.start is not None:
+        end = "the end" if fault.end is None else f"{fault.end:,}"
+        place = f" bytes {fault.start:,} to {end}"
+    what = printable(fault.what)
+    return Text.assemble((printable(fault.path), "bold"), (place, "dim"), f": {what}")
 
 
 def statistics_table(statistics: Statistics, width: int) -> Table:

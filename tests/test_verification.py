@@ -1,0 +1,177 @@
+"""Verifying: each kind of fault is found where it is, and nothing else is."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import tfrecord_io as tfr
+from tests.support import wire
+from tests.support.frames import example, frame
+from tests.support.servers import Server
+from tfrecord_io.cli.main import program
+from tfrecord_io.storage import open_storage
+
+FRAMES = [frame(example(n=n)) for n in range(10)]
+ENDS = [sum(map(len, FRAMES[: n + 1])) for n in range(10)]
+
+
+def part(folder: Path, month: int) -> Path:
+    return folder / f"month={month}" / "part-00000-000.tfrecord"
+
+
+def flip(file: Path, position: int) -> None:
+    data = bytearray(file.read_bytes())
+    data[position] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    table = pa.table({"n": range(40), "month": [n // 10 for n in range(40)]})
+    tfr.write_table(table, tmp_path / "data", partition_by="month")
+    return tmp_path / "data"
+
+
+def places(report: tfr.VerifyReport) -> list[tuple[Any, ...]]:
+    return [(fault.path, fault.start, fault.end) for fault in report.faults]
+
+
+def test_sound_data(data: Path, codec: str) -> None:
+    sizes = [part(data, month).stat().st_size for month in range(4)]
+    seen: list[tuple[int, int]] = []
+    report = tfr.verify(data, codec=codec, progress=lambda *done: seen.append(done))  # type: ignore[arg-type]
+    assert report == tfr.VerifyReport(files=4, records=40, bytes=sum(sizes), faults=())
+    assert report.is_sound
+    assert seen == [(sum(sizes[: count + 1]), sum(sizes)) for count in range(4)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_fault_is_told(data: Path, codec: str, threads: int) -> None:
+    damaged, shorter, missing, longer = (part(data, month) for month in range(4))
+    size = len(FRAMES[0])
+    flip(damaged, 2 * size + 3)
+    flip(damaged, 5 * size + 20)
+    shorter.write_bytes(shorter.read_bytes()[:-1])
+    missing.unlink()
+    longer.write_bytes(longer.read_bytes() + FRAMES[0])
+    other = data / "month=3" / "other"
+    other.write_bytes(gzip.compress(b"".join(FRAMES))[:-4])
+
+    report = tfr.verify(data, codec=codec, threads=threads)  # type: ignore[arg-type]
+    assert not report.is_sound
+    assert (report.files, report.records) == (4, 8 + 9 + 11 + 10)
+    assert places(report) == [
+        (str(damaged), 2 * size, 3 * size),
+        (str(damaged), 5 * size, 6 * size),
+        (str(shorter), None, None),
+        (str(shorter), 9 * size, 10 * size - 1),
+        (str(other), ENDS[-1], None),
+        (str(longer), None, None),
+        (str(missing), None, None),
+    ]
+    words = ["length", "payload", f"{10 * size} bytes, and it has", "ends inside", "gzip stream"]
+    words += [f"{10 * size} bytes, and it has", "has 10 records, and it is not"]
+    for fault, word in zip(report.faults, words, strict=True):
+        assert word in fault.what
+
+
+def test_payloads_are_held_to_protobufs_rules(tmp_path: Path, codec: str) -> None:
+    bad = frame(wire.example(wire.entry(b"z", wire.field(2, wire.field(1, b"\0\0\0")))))
+    (tmp_path / "a").write_bytes(FRAMES[0] + bad + FRAMES[1])
+    report = tfr.verify(tmp_path, codec=codec)  # type: ignore[arg-type]
+    assert report.records == 2
+    assert places(report) == [(str(tmp_path / "a"), len(FRAMES[0]), len(FRAMES[0] + bad))]
+    assert tfr.verify(tmp_path, record_type="ByteArray").is_sound
+
+
+def test_what_ends_a_file_does_not_end_the_others(tmp_path: Path) -> None:
+    sequence = frame(wire.sequence_example(lists=[wire.entry(b"x", wire.feature_list(b""))]))
+    (tmp_path / "a").write_bytes(FRAMES[0] + sequence + FRAMES[1])
+    (tmp_path / "b").write_bytes(frame(bytes(100)))
+    (tmp_path / "c").write_bytes(FRAMES[0])
+    limits = tfr.Limits(max_record_bytes=99)
+    report = tfr.verify(tmp_path, limits=limits)
+    assert (report.files, report.records) == (3, 2)
+    [first, second] = report.faults
+    assert (first.path, first.start, first.end) == (str(tmp_path / "a"), len(FRAMES[0]), None)
+    assert 'record_type="SequenceExample"' in first.what
+    assert (second.path, second.start, second.end) == (str(tmp_path / "b"), 0, None)
+    assert "max_record_bytes" in second.what
+
+
+def test_as_many_bytes_and_fewer_records(data: Path) -> None:
+    file = part(data, 0)
+    two = file.read_bytes()[: 2 * len(file.read_bytes()) // 10]
+    one = frame(example(n=0, s="x" * 100))
+    for length in range(200):
+        one = frame(example(n=0, s="x" * length))
+        if len(one) == len(two):
+            break
+    file.write_bytes(one + file.read_bytes()[len(two) :])
+    [fault] = tfr.verify(data).faults
+    assert "has 10 records, and it has 9" in fault.what
+
+
+def test_the_type_is_the_manifests(tmp_path: Path) -> None:
+    table = pa.table({"x": [[[1], [2]]]})
+    tfr.write_table(table, tmp_path / "lists", record_type="SequenceExample")
+    assert tfr.verify(tmp_path / "lists").is_sound
+    with pytest.raises(tfr.SchemaMismatchError, match="SequenceExample"):
+        tfr.verify(tmp_path / "lists", record_type="Example")
+    tfr.write_table(pa.table({"x": [1]}), tmp_path / "plain")
+    with pytest.raises(tfr.OptionError, match="one by one"):
+        tfr.verify([tmp_path / "lists", tmp_path / "plain"])
+    tfr.convert(tmp_path / "plain", tmp_path / "parquet", to_format="parquet")
+    with pytest.raises(tfr.OptionError, match="parquet"):
+        tfr.verify(tmp_path / "parquet")
+    with pytest.raises(FileNotFoundError):
+        tfr.verify(tmp_path / "no")
+
+
+def test_on_stores(store: Server) -> None:
+    target = f"{store.url}/verify"
+    options = store.storage_options
+    table = pa.table({"n": range(10), "month": [1] * 5 + [2] * 5})
+    tfr.write_table(table, target, partition_by="month", storage_options=options)
+    report = tfr.verify(target, storage_options=options)
+    assert (report.is_sound, report.files, report.records) == (True, 2, 10)
+    storage, root = open_storage(target, options)
+    gone = f"{root}/month=2/part-00000-000.tfrecord"
+    storage.remove(gone)
+    [fault] = tfr.verify(target, storage_options=options).faults
+    assert fault.path == storage.url(gone)
+    assert "5 records" in fault.what
+
+
+def test_the_command(data: Path) -> None:
+    done = CliRunner().invoke(program, ["verify", str(data)])
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["files"], said["records"], said["faults"]) == (0, 4, 40, [])
+    flip(part(data, 1), 20)
+    done = CliRunner().invoke(program, ["verify", str(data)])
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["records"]) == (1, 39)
+    [fault] = said["faults"]
+    assert (fault["path"], fault["start"]) == (str(part(data, 1)), 0)
+    wrong = CliRunner().invoke(program, ["verify", str(data), "--record-type", "SequenceExample"])
+    assert wrong.exit_code == 1
+    assert CliRunner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
+
+
+def test_warnings_tell_the_ranges(data: Path) -> None:
+    file = part(data, 0)
+    flip(file, 20)
+    with pytest.warns(tfr.CorruptDataWarning) as caught:
+        tfr.read_table(file, on_corrupt="skip_record")
+    [warning] = [one.message for one in caught]
+    assert isinstance(warning, tfr.CorruptDataWarning)
+    [(start, end, what)] = warning.ranges
+    assert (start, end) == (0, len(frame(example(n=0))))
+    assert "payload" in what
