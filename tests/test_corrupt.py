@@ -538,6 +538,13 @@ class TestKeep:
         with pytest.warns(CorruptDataWarning):
             assert read(data, on_corrupt="keep")["n"].to_pylist() == [0, None]
 
+    def test_the_row_is_as_large_as_any_other(self, read):
+        # A manifest may name any type; the room for one null of it would be 16 GiB.
+        schema = pa.schema([("n", pa.list_(pa.int64(), 2**31 - 1))])
+        with pytest.raises(SchemaMismatchError, match="room in a batch of 1 rows") as caught:
+            read(frame(b"no Example"), schema=schema, on_corrupt="keep")
+        assert caught.value.feature == "n"
+
     @pytest.mark.parametrize("seed", range(40))
     def test_it_keeps_what_skipping_skips(self, read, seed):
         rng = random.Random(seed)

@@ -20,6 +20,7 @@ from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan
+from tfrecord_io.schema import wire_schema
 
 
 class Work(Protocol):
@@ -77,7 +78,7 @@ class Decoding:
         if self._has_lost and (is_end or decoder.rows):
             self._has_lost = False
             kept = None if self._kept is None else _binary(self._kept)
-            row = self._finish(_nulls(self._file_schema), kept)
+            row = self._finish(self._nulls(), kept)
             if row.num_rows:
                 yield row
         if decoder.full or (is_end and decoder.rows):
@@ -97,6 +98,17 @@ class Decoding:
                 yield from self.items(is_end=True)
             self._has_lost = True
             self._kept = damage.kept
+
+    def _nulls(self) -> pa.RecordBatch:
+        """Return one row of nulls, which has room for as much as any other row."""
+        if not self._file_schema.names:
+            # Made of no columns a batch has no rows.
+            return pa.RecordBatch.from_arrays([pa.nulls(1)], ["none"]).select([])
+        wire = wire_schema(self._file_schema, reading=True)
+        nulls = [pa.nulls(1, field.type) for field in wire]
+        batch = pa.RecordBatch.from_arrays(nulls, schema=wire)
+        place = self.cursor.offset, self.cursor.record
+        return from_wire(batch, self._file_schema, place=lambda row: place)
 
 
 def _in_units(
@@ -131,14 +143,6 @@ def _binary(data: bytearray) -> pa.BinaryArray:
     """Return one value that is these bytes, not a copy of them."""
     ends = pa.array([0, len(data)], pa.int32()).buffers()[1]
     return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)])
-
-
-def _nulls(schema: pa.Schema) -> pa.RecordBatch:
-    """Return one row of nulls."""
-    if not schema.names:
-        # Made of no columns a batch has no rows.
-        return pa.RecordBatch.from_arrays([pa.nulls(1)], ["none"]).select([])
-    return pa.RecordBatch.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
 
 
 class Observing:
