@@ -145,10 +145,15 @@ def test_nulls(tmp_path: Path) -> None:
         }
     )
     tfr.write_table(table, tmp_path / "data")
-    columns = ["x", "word", "list"]
-    defaults = {"x": -1, "word": "?"}
+    columns = ["x", "word", "pair", "list"]
+    defaults = {"x": -1, "word": "?", "pair": [8, 9]}
     (batch,) = tfr.batches(tmp_path / "data", batch_size=2, columns=columns, defaults=defaults)
-    assert [rows_of(value) for value in batch.values()] == [[1, -1], ["?", "b"], [[], [1]]]
+    assert [rows_of(value) for value in batch.values()] == [
+        [1, -1],
+        ["?", "b"],
+        [[1, 2], [8, 9]],
+        [[], [1]],
+    ]
     with pytest.raises(tfr.SchemaMismatchError, match=r"no value of column 'x'.*defaults"):
         list(tfr.batches(tmp_path / "data", batch_size=2, columns=["x"]))
     with pytest.raises(tfr.SchemaMismatchError, match=r"column 'pair'.*lists of any length"):
@@ -223,6 +228,9 @@ def test_defaults_are_numbers_of_the_type(tmp_path: Path, t: pa.DataType, defaul
         ({"defaults": {"n": "text"}}, "'text', which is no int64"),
         ({"defaults": {"n": None}}, "None, which is no int64"),
         ({"defaults": {"list": [1]}}, "a null list is an empty one"),
+        ({"defaults": {"pair": [1]}}, r"gives 'pair' \[1\]; it must be a list of 2 values"),
+        ({"defaults": {"pair": 1}}, "gives 'pair' 1; it must be a list of 2 values"),
+        ({"defaults": {"pair": [1, 0.5]}}, "gives 'pair' 0.5, which is no int64"),
         ({"columns": ["none"]}, "'none' is not in the data set"),
     ],
 )

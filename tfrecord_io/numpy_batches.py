@@ -225,7 +225,7 @@ def batches(
     framework : {"numpy", "torch", "jax"}
         Whose arrays the batches hold.
     defaults : mapping, optional
-        By column of single values, what stands for null.
+        By column of single values or of fixed-size lists, what stands for null: a value, or a list.
     schema, filters, record_type, compression, on_corrupt, storage_options
         See `read_table`.
     threads : int, optional

@@ -7,7 +7,8 @@ column has the same values in all frameworks:
   integers that the file holds; a decimal is a float64; a dictionary is its values.
 - A column of fixed-size lists is dense; one of lists is ragged, lists of lists twice so, even where
   the outer ones have a fixed size.
-- A null list is an empty one. A null in a column of single values has to be given a value.
+- A null list is an empty one. A null in a column of single values or of fixed-size lists has to be
+  given a value.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class TensorColumn:
     inner : int or None
         Length of the fixed-size list inside of these, if there is one.
     default : object
-        What stands for null where a column has single values; None if nothing does.
+        What stands for null where a column has single values, and for a null fixed-size list, then
+        as a list; None if nothing does.
     """
 
     name: str
@@ -77,7 +79,7 @@ def tensor_columns(
     Raises
     ------
     OptionError
-        A default for no column of single values, or one that its type cannot hold.
+        A default for lists of any length, or one that the column's type cannot hold.
     UnsupportedTypeError
         A column of which no record has a value, or one of fixed-size lists of no values.
     """
@@ -127,11 +129,25 @@ def _leaf(field: pa.Field) -> pa.DataType:
 
 
 def _checked_default(field: pa.Field, leaf: pa.DataType, value: Any) -> Any:
-    if is_any_list(normal_type(field.type)):
+    t = normal_type(field.type)
+    value = value.as_py() if isinstance(value, pa.Scalar) else value
+    if not is_any_list(t):
+        return _checked_value(field, leaf, value)
+    if is_any_list(t.value_type):
+        raise OptionError(f"defaults names {field.name!r}, which holds lists of lists")
+    if not pat.is_fixed_size_list(t):
         raise OptionError(
             f"defaults names {field.name!r}, which holds lists: a null list is an empty one"
         )
-    value = value.as_py() if isinstance(value, pa.Scalar) else value
+    values = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(values, list | tuple) or len(values) != t.list_size:
+        raise OptionError(
+            f"defaults gives {field.name!r} {value!r}; it must be a list of {t.list_size} values"
+        )
+    return [_checked_value(field, leaf, value) for value in values]
+
+
+def _checked_value(field: pa.Field, leaf: pa.DataType, value: Any) -> Any:
     try:
         held = pa.scalar(value, leaf).as_py()
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -168,25 +184,40 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
     if array.type == column.leaf:
         return [], _without_nulls(array, column)
     array = _decoded(array)
+    is_there = None
     lengths: list[np.ndarray[Any, Any]] = []
     while is_any_list(array.type):
         if len(lengths) < column.ragged_rank:
             counts = pc.fill_null(pc.list_value_length(array), 0)
             lengths.append(counts.to_numpy().astype(np.int64, copy=False))
         elif array.null_count:
-            raise _null(column)
+            if column.default is None:
+                raise _null(column)
+            is_there = array.is_valid()
         array = _decoded(array.flatten())
     if pat.is_temporal(array.type):
         array = array.view(column.leaf)
     elif array.type != column.leaf:
         array = array.cast(column.leaf)
+    if is_there is not None:
+        array = _with_default(array, is_there, column)
     return lengths, _without_nulls(array, column)
+
+
+def _with_default(values: pa.Array, is_there: pa.Array, column: TensorColumn) -> pa.Array:
+    """Return the values of all fixed-size lists, given those of the lists that are there."""
+    there = is_there.to_numpy(zero_copy_only=False)
+    # The default stands behind the others, as one more list.
+    lists = np.where(there, np.cumsum(there) - 1, np.count_nonzero(there))
+    size = column.inner or 0
+    places = (lists[:, np.newaxis] * size + np.arange(size)).ravel()
+    return pa.concat_arrays([values, pa.array(column.default, column.leaf)]).take(pa.array(places))
 
 
 def _without_nulls(array: pa.Array, column: TensorColumn) -> pa.Array:
     if not array.null_count:
         return array
-    if column.default is None:
+    if column.default is None or column.inner is not None:
         raise _null(column)
     return array.fill_null(pa.scalar(column.default, column.leaf))
 
@@ -202,10 +233,9 @@ def _decoded(array: pa.Array) -> pa.Array:
 
 
 def _null(column: TensorColumn) -> SchemaMismatchError:
+    advice = f"give it a value with defaults={{{column.name!r}: ...}}, or filter these rows out"
     if column.inner is not None:
-        advice = "filter these rows out, or read it as lists of any length with schema"
-    else:
-        advice = f"give it a value with defaults={{{column.name!r}: ...}}, or filter these rows out"
+        advice += ", or read it as lists of any length with schema"
     return SchemaMismatchError(
         f"a row has no value of column {column.name!r}, and a tensor has no null: {advice}",
         feature=column.name,

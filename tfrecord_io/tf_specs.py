@@ -14,7 +14,6 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -236,7 +235,8 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     Raises
     ------
     OptionError
-        A kind of feature that is none of those that `feature_spec` gives for an Example.
+        A kind of feature that is none of those that `feature_spec` gives for an Example, or a
+        default that TensorFlow does not take either.
     """
     tf = tensorflow()
     leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
@@ -257,25 +257,30 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
             fields.append(pa.field(name, pa.list_(leaf)))
             continue
         shape = tf.TensorShape(feature.shape)
-        if shape.rank == 0:
-            fields.append(pa.field(name, leaf))
-            if feature.default_value is not None:
-                defaults[name] = _single(feature.default_value)
-        elif shape.is_fully_defined() and feature.default_value is None:
-            fields.append(pa.field(name, pa.list_(leaf, math.prod(shape))))
-        else:
-            raise OptionError(
-                f"features has {feature!r} for {name!r}; its shape must be known, and only single "
-                "values have defaults"
-            )
+        if not shape.is_fully_defined():
+            raise OptionError(f"features has {feature!r} for {name!r}; its shape must be known")
+        fields.append(pa.field(name, pa.list_(leaf, math.prod(shape)) if shape.rank else leaf))
+        if feature.default_value is not None:
+            values = _default_values(tf, name, feature, math.prod(shape))
+            defaults[name] = values if shape.rank else values[0]
     return pa.schema(fields), defaults
 
 
-def _single(default: Any) -> Any:
-    """Return a default of a single value, which TensorFlow also takes as a list of one."""
-    if isinstance(default, np.ndarray):
-        default = default.tolist()
-    return default[0] if isinstance(default, list | tuple) and len(default) == 1 else default
+def _default_values(tf: Any, name: str, feature: Any, count: int) -> list[Any]:
+    """Return a default as tf.io.parse_example takes it: so many values, in lists of any depth."""
+    try:
+        tensor = tf.convert_to_tensor(feature.default_value, feature.dtype)
+        values: list[Any] = tf.reshape(tensor, [-1]).numpy().tolist()
+    except (TypeError, ValueError) as error:
+        raise OptionError(
+            f"features has {feature!r} for {name!r}, whose default is of another type: {error}"
+        ) from error
+    if len(values) != count:
+        raise OptionError(
+            f"features has {feature!r} for {name!r}; its default must have as many values as its "
+            f"shape, {count}"
+        )
+    return values
 
 
 def conformed(tensor: Any, feature: Any) -> Any:

@@ -7,6 +7,7 @@ import decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -471,6 +472,80 @@ def test_a_dataset_by_a_specification(tf: Any, data: Path) -> None:
             if isinstance(two, tf.SparseTensor):
                 one, two = tf.sparse.to_dense(one), tf.sparse.to_dense(two)
             assert listed(one) == listed(two), name
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+@pytest.mark.parametrize(
+    ("leaf", "shape", "default"),
+    [
+        (pa.float32(), [3], [4.0, 5, 6]),
+        (pa.float32(), [3], (0, 0, 0)),
+        (pa.float32(), [3], np.array([[1.5], [2.5], [3.5]])),
+        (pa.float32(), [3, 1], [7.0, 8.0, 9.0]),
+        (pa.float32(), [1, 3], [[float("inf"), 8.0, 9.0]]),
+        (pa.string(), [3], ["x", "é", ""]),
+        (pa.string(), [3, 1], np.array([b"x", b"\xff", b"z"])),
+        (pa.int64(), [3], [1, -2, 2**63 - 1]),
+        (pa.int64(), [3], [True, False, True]),
+        (pa.int64(), [1], 5),
+        (pa.float32(), [1, 1], [5.5]),
+        (pa.string(), [1], "x"),
+        (pa.int64(), [], [[5]]),
+        (pa.string(), [], np.array(["x"])),
+        (pa.float32(), [], 0.1),
+    ],
+)
+def test_defaults_of_a_specification(
+    tf: Any, tmp_path: Path, leaf: pa.DataType, shape: list[int], default: Any, size: int
+) -> None:
+    dtype = {pa.float32(): tf.float32, pa.int64(): tf.int64}.get(leaf, tf.string)
+    count = int(np.prod(shape))
+    value = ["v" * size] * count if dtype == tf.string else list(range(1, count + 1))
+    rows = [None, value, None, None, value, value, None]
+    table = pa.table({"x": pa.array(rows, pa.list_(leaf)), "n": range(7)})
+    tfr.write_table(table, tmp_path / "data", rows_per_task=4)
+    features = {
+        "x": tf.io.FixedLenFeature(shape, dtype, default),
+        "n": tf.io.FixedLenFeature([], tf.int64),
+    }
+    files = sorted(map(str, (tmp_path / "data").glob("part-*")))
+    records = tf.data.TFRecordDataset(files).batch(3)
+    theirs = records.map(lambda batch: tf.io.parse_example(batch, features))
+    ours = tfr.tf.dataset(tmp_path / "data", batch_size=3, features=features)
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine["x"].dtype == other["x"].dtype
+        assert mine["x"].shape == other["x"].shape
+        assert listed(mine["x"]) == listed(other["x"])
+
+
+@pytest.mark.parametrize(
+    ("shape", "default", "what"),
+    [
+        ([3], 0, "as many values as its shape, 3"),
+        ([3], [0], "as many values as its shape, 3"),
+        ([2, 2], [[0, 0]], "as many values as its shape, 4"),
+        ([], [1, 2], "as many values as its shape, 1"),
+        ([2], ["a", "b"], "whose default is of another type"),
+        ([2], [1.5, 2], "whose default is of another type"),
+        ([None], 0, "its shape must be known"),
+    ],
+)
+def test_defaults_that_tensorflow_does_not_take_either(
+    tf: Any, data: Path, shape: list[Any], default: Any, what: str
+) -> None:
+    features = {"list": tf.io.FixedLenFeature(shape, tf.int64, default)}
+    record = tf.train.Example().SerializeToString()
+    with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+        tf.io.parse_example([record], features)
+    with pytest.raises(tfr.OptionError, match=what):
+        tfr.tf.dataset(data, batch_size=10, features=features)
+
+
+def test_a_default_does_not_stand_for_another_length(tf: Any, tmp_path: Path) -> None:
+    tfr.write_table(pa.table({"x": [[1, 2, 3], [4]]}), tmp_path / "data")
+    features = {"x": tf.io.FixedLenFeature([3], tf.int64, [0, 0, 0])}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="'x'"):
+        list(tfr.tf.dataset(tmp_path / "data", batch_size=10, features=features))
 
 
 def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
