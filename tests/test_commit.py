@@ -344,6 +344,65 @@ def test_appending_in_other_dress_fits(tmp_path: Path) -> None:
     assert {*data_files(root)} == {"part-00000-000.tfrecord", "part-00001-000.tfrecord.gz"}
 
 
+@pytest.mark.parametrize(
+    ("nulls", "t", "value"),
+    [
+        (pa.null(), pa.int64(), 1),
+        (pa.null(), pa.timestamp("us"), dt.datetime(2026, 1, 2)),
+        (pa.null(), pa.list_(pa.string()), ["a"]),
+        (pa.null(), pa.list_(pa.float32(), 2), [1.0, 2.0]),
+        (pa.null(), pa.list_(pa.list_(pa.int64())), [[1], []]),
+        (pa.list_(pa.null()), pa.list_(pa.int64()), [1, 2]),
+        (pa.null(), pa.list_(pa.null()), None),
+    ],
+)
+def test_a_column_of_nulls_goes_with_any_type(
+    tmp_path: Path, nulls: pa.DataType, t: pa.DataType, value: Any
+) -> None:
+    without = pa.table({"x": pa.array([None, None], nulls), "n": [1, 2]})
+    typed = pa.table({"x": pa.array([value], t), "n": [3]})
+    for tables in ((without, typed, without), (typed, without)):
+        root = tmp_path / str(len(tables))
+        for table in tables:
+            write_table(table, root, mode="append", record_type="SequenceExample")
+        back = read_table(root, record_type="SequenceExample")
+        assert back.schema == typed.schema
+        rows = [row for table in tables for row in table["x"].to_pylist()]
+        assert back["x"].to_pylist() == rows
+    with pytest.raises(SchemaMismatchError, match="x: bool"):
+        table = pa.table({"x": [True], "n": [1]})
+        write_table(table, root, mode="append", record_type="SequenceExample")
+
+
+def test_steps_of_nulls_go_with_any_type(tmp_path: Path) -> None:
+    steps = pa.list_(pa.list_(pa.null()))
+    rows = [[[None], [], None], [[[1, 2], []]]]
+    for values, t in zip(rows, (steps, pa.list_(pa.list_(pa.int64()))), strict=True):
+        table = pa.table({"x": pa.array(values, t)})
+        write_table(table, tmp_path, mode="append", record_type="SequenceExample")
+    back = read_table(tmp_path, record_type="SequenceExample")
+    assert back["x"].to_pylist() == [row for values in rows for row in values]
+
+
+def test_a_list_of_nulls_does_not_go_with_single_values(tmp_path: Path) -> None:
+    write_table(pa.table({"x": pa.array([None], pa.list_(pa.null()))}), tmp_path)
+    with pytest.raises(SchemaMismatchError, match=r"list<item: null>.*x: int64"):
+        write_table(pa.table({"x": [1]}), tmp_path, mode="append")
+
+
+@pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+def test_partitions_of_nulls_go_with_any_type(tmp_path: Path, mode: SaveMode) -> None:
+    nulls = pa.table({"v": [1], "p": pa.nulls(1), "q": pa.array(["x"])})
+    typed = pa.table({"v": [2], "p": [7], "q": pa.array(["x"])})
+    for table in (nulls, typed, nulls):
+        write_table(table, tmp_path, mode=mode, partition_by=["p", "q"])
+    back = read_table(tmp_path)
+    assert back.schema == typed.schema
+    expected = [(1, None), (1, None), (2, 7)] if mode == "append" else [(1, None), (2, 7)]
+    found = zip(back["v"].to_pylist(), back["p"].to_pylist(), strict=True)
+    assert sorted(found, key=repr) == expected
+
+
 def test_a_damaged_manifest_stops_appending_but_not_overwriting(tmp_path: Path) -> None:
     root = tmp_path / "ds"
     write_old(root)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -28,7 +29,7 @@ from tfrecord_io.manifest import MANIFEST_NAME, Manifest, ManifestFile, read_man
 from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.publish import CommitRecord
-from tfrecord_io.schema import normal_schema
+from tfrecord_io.schema import leaf_type, normal_schema, with_leaf
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import Storage, Tree
 
@@ -105,8 +106,8 @@ def plan_commit(
         manifest=_new_manifest(
             job,
             publish,
+            manifest,
             _kept(storage, root, manifest, {*remove, *publish}),
-            _streams(job, manifest),
         ),
     )
 
@@ -165,9 +166,10 @@ def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> No
             "added are "
             f"{record_type or job.file_format}; write them elsewhere, or overwrite"
         )
-    old_texts = _columns(manifest.schema, manifest.partition_schema)
-    new_texts = _columns(normal_schema(job.data_schema), normal_schema(job.partition_schema))
-    if old_texts != new_texts:
+    old = pa.schema([*manifest.schema, *manifest.partition_schema])
+    new = normal_schema(pa.schema([*job.data_schema, *job.partition_schema]))
+    if _joined(job, old, new) is None:
+        old_texts, new_texts = _columns(old), _columns(new)
         raise SchemaMismatchError(
             "the data to be added have other columns than the data set: it has "
             f"{_difference(old_texts, new_texts)}, they have {_difference(new_texts, old_texts)}; "
@@ -176,8 +178,37 @@ def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> No
         )
 
 
-def _columns(*schemas: pa.Schema) -> list[str]:
-    return [f"{field.name}: {field.type}" for schema in schemas for field in schema]
+def _joined(job: WriteJob, old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
+    """Return the columns of what is there and what is added; None if they differ.
+
+    A column of type null has no values, so its records are those of a column of any other type. In
+    files of other formats such a column may look different from those of other types.
+    """
+    if old.names != new.names or (old.types != new.types and job.file_format != "tfrecord"):
+        return None
+    joined = []
+    for before, added in zip(old, new, strict=True):
+        if before.type == added.type or _fits(added.type, before.type):
+            joined.append(before)
+        elif _fits(before.type, added.type):
+            joined.append(added)
+        else:
+            return None
+    return pa.schema(joined)
+
+
+def _fits(t: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether a column of nulls, or of lists of them, can be read as one of another type.
+
+    Of lists of nulls, codecs write those that are null and, in feature lists, steps that are null.
+    """
+    return bool(
+        pat.is_null(t) or (pat.is_null(leaf_type(t)) and with_leaf(t, leaf_type(other)) == other)
+    )
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}" for field in schema]
 
 
 def _difference(these: list[str], those: list[str]) -> str:
@@ -305,9 +336,13 @@ def _kept(
 def _new_manifest(
     job: WriteJob,
     publish: Mapping[str, StagedFile],
+    old: Manifest | None,
     kept: list[ManifestFile],
-    streams: Mapping[str, int],
 ) -> Manifest:
+    schema, partition_schema = normal_schema(job.data_schema), normal_schema(job.partition_schema)
+    if old is not None:
+        schema = _joined(job, old.schema, schema) or schema
+        partition_schema = _joined(job, old.partition_schema, partition_schema) or partition_schema
     new = [
         ManifestFile(path=final, bytes=file.bytes, rows=file.rows, marks=file.marks)
         for final, file in publish.items()
@@ -316,8 +351,8 @@ def _new_manifest(
         file_format=job.file_format,
         record_type=job.record_type if job.file_format == "tfrecord" else None,
         compression=job.compression,
-        schema=normal_schema(job.data_schema),
-        partition_schema=normal_schema(job.partition_schema),
+        schema=schema,
+        partition_schema=partition_schema,
         files=(*kept, *new),
-        streams=streams,
+        streams=_streams(job, old),
     )

@@ -562,6 +562,16 @@ class TestRefused:
 
 
 class TestModes:
+    @pytest.mark.parametrize("added", [[7], [[1, 2]], ["x"]])
+    def test_a_column_of_nulls_goes_with_any_type(self, tmp_path, added):
+        for values in ([None, None], added, [None]):
+            frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "n": range(len(values))})
+            with dask.config.set({"dataframe.convert-string": False}):
+                tfr.to_tfrecord(dd.from_pandas(frame, npartitions=1), tmp_path, append=True)
+        back = tfr.read_table(tmp_path)
+        assert back.schema.field("x").type == pa.array(added).type
+        assert back["x"].to_pylist() == [None, None, *added, None]
+
     def test_existing_data(self, tmp_path):
         frame = frame_of(TABLE)
         path = tmp_path / "out"

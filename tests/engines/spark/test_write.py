@@ -686,3 +686,12 @@ def test_workers_get_batches_of_so_many_rows(classic, tmp_path):
     assert target.read_text() == "2048 2048 904"
     frame.write.format("probe").mode("append").save()
     assert target.read_text() == "5000"
+
+
+def test_a_column_of_nulls_goes_with_any_type(classic, tmp_path):
+    d = str(tmp_path / "data")
+    for value in (lit(None), lit(5), lit(None)):
+        classic.range(1).withColumn("x", value).write.format("tfrecord").mode("append").save(d)
+    back = classic.read.format("tfrecord").load(d)
+    assert back.schema["x"].dataType.simpleString() == "int"
+    assert rows(back) == [(0, 5), (0, None), (0, None)]

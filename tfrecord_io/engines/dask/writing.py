@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 from dask.base import compute_as_if_collection
 from dask.delayed import Delayed
 
@@ -47,7 +48,7 @@ from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import BYTE_ARRAY_COLUMN, CodecName, Float64Mode, RecordType, SaveMode
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
-from tfrecord_io.schema import list_depth
+from tfrecord_io.schema import leaf_type, list_depth
 from tfrecord_io.storage import open_storage
 from tfrecord_io.write import plan_write
 
@@ -475,12 +476,17 @@ def _shuffled(frame: Any, repartition_on: str | Sequence[str], schema: pa.Schema
 
 
 def _types_of_data(target: Target) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a data set that rows are added to."""
+    """Return the types of the columns of a data set that rows are added to, as far as known."""
     if target.options["mode"] not in ("append", "overwrite_partitions"):
         return {}
     manifest = read_manifest(*open_storage(target.path, target.options["storage_options"]))
     schemas = () if manifest is None else (manifest.schema, manifest.partition_schema)
-    return {field.name: field.type for schema in schemas for field in schema}
+    return {
+        field.name: field.type
+        for schema in schemas
+        for field in schema
+        if not pat.is_null(leaf_type(field.type))
+    }
 
 
 def _names_in(schema: Any) -> frozenset[str]:
