@@ -344,6 +344,11 @@ class CodecContract:
     def test_misfits(self, codec: Any, t: pa.DataType, feature: bytes) -> None:
         self.refused(codec, t, with_x(feature))
 
+    def test_large_ints_among_floats(self, codec: Any) -> None:
+        payload = with_x(wire.int64_list([2**53 + 1]))
+        with pytest.raises(SchemaMismatchError, match=r"leave .* out, or read it as int64 if no"):
+            self.decoded(codec, pa.float64(), payload)
+
     def test_absent(self, codec: Any) -> None:
         for t in (pa.int64(), pa.list_(pa.string()), pa.list_(pa.list_(pa.float32())), pa.null()):
             for payload in (b"", wire.example(), wire.example(wire.entry(b"y", b""))):

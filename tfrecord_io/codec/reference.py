@@ -401,8 +401,8 @@ class _Column:
             for value in values:
                 if abs(value) > _MAX_EXACT_INT and kind == "int64_list":
                     raise _MisfitError(
-                        f"holds the integer {value}, which float64 cannot hold exactly: read it "
-                        "as int64"
+                        f"holds the integer {value}, which float64 cannot hold exactly: leave it "
+                        "out, or read it as int64 if no record has floats in it"
                     )
             values = [float(value) for value in values]
         return values

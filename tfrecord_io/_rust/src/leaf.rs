@@ -374,8 +374,8 @@ impl Leaf {
             (Self::Float64(held), Values::Ints(ints)) => {
                 if let Some(int) = ints.iter().find(|int| int.unsigned_abs() > EXACT) {
                     return Err(format!(
-                        "the int {int} is beyond 2**53, so float64 may not hold it exactly; \
-                         read the feature as int64"
+                        "the int {int} is beyond 2**53, so float64 may not hold it exactly: \
+                         leave the feature out, or read it as int64 if no record has floats in it"
                     ));
                 }
                 held.extend(ints.iter().map(|int| *int as f64));
