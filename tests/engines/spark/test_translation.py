@@ -10,7 +10,14 @@ from tfrecord_io.errors import DatasetExistsError, OptionError, UnsupportedTypeE
 pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.ml.linalg import Vectors, VectorUDT
-from pyspark.sql.types import ArrayType, StringType, StructType, YearMonthIntervalType
+from pyspark.sql.types import (
+    ArrayType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    YearMonthIntervalType,
+)
 
 from tfrecord_io.engines.spark.conditions import as_raised, as_spark, in_words_of_spark
 from tfrecord_io.engines.spark.options import (
@@ -238,6 +245,19 @@ def test_a_column_without_an_arrow_form():
     struct = StructType().add("ok", "long").add("y", YearMonthIntervalType())
     with pytest.raises(UnsupportedTypeError, match="'y'"):
         arrow_schema(struct)
+
+
+@pytest.mark.parametrize(
+    ("t", "what"),
+    [
+        (ArrayType(NullType(), False), "array<void>, .* such as array<int>"),
+        (ArrayType(ArrayType(NullType(), False), False), "such as array<array<int>>"),
+        (MapType(NullType(), NullType()), "map<void,void>, .* a supported type "),
+    ],
+)
+def test_a_type_of_nothing(t, what):
+    with pytest.raises(UnsupportedTypeError, match=what):
+        arrow_schema(StructType().add("x", t))
 
 
 def test_vectors():

@@ -695,3 +695,13 @@ def test_a_column_of_nulls_goes_with_any_type(classic, tmp_path):
     back = classic.read.format("tfrecord").load(d)
     assert back.schema["x"].dataType.simpleString() == "int"
     assert rows(back) == [(0, 5), (0, None), (0, None)]
+
+
+def test_arrays_of_no_type_are_refused(spark, tmp_path):
+    frame = spark.range(1).selectExpr("id", "array() x")
+    with pytest.raises(AnalysisException, match=r"'x'.*array<void>.*such as array<int>") as error:
+        frame.write.format("tfrecord").save(str(tmp_path / "data"))
+    assert condition(error) == "UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"
+    frame = frame.selectExpr("id", "cast(x as array<int>) x")
+    frame.write.format("tfrecord").save(str(tmp_path / "data"))
+    assert tfr.read_table(tmp_path / "data")["x"].to_pylist() == [[]]

@@ -21,6 +21,7 @@ from pyspark.sql.types import (
     DoubleType,
     FloatType,
     LongType,
+    NullType,
     ShortType,
     StructField,
     StructType,
@@ -54,13 +55,23 @@ def _arrow_field(field: StructField) -> pa.Field:
         return pa.field(field.name, _VECTOR, field.nullable)
     try:
         arrow = to_arrow_type(field.dataType, timezone=_ZONE)
-    except PySparkException:
+    except (PySparkException, ValueError):
+        # A ValueError is pyarrow's, of nulls in what holds none: the type of array() and map().
+        name = field.dataType.simpleString()
+        advice = f", such as {name.replace('void', 'int')}" if _is_empty(field.dataType) else ""
         raise UnsupportedTypeError(
-            f"column {field.name!r} has the type {field.dataType.simpleString()}, which TFRecord "
-            "cannot hold: cast it to a supported type",
+            f"column {field.name!r} has the type {name}, which TFRecord cannot hold: cast it to a "
+            f"supported type{advice}",
             feature=field.name,
         ) from None
     return pa.field(field.name, arrow, field.nullable)
+
+
+def _is_empty(t: DataType) -> bool:
+    """Return whether a type is that of arrays of nothing."""
+    return isinstance(t, ArrayType) and (
+        isinstance(t.elementType, NullType) or _is_empty(t.elementType)
+    )
 
 
 def is_vector(spark_type: DataType) -> bool:
