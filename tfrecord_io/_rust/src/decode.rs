@@ -151,7 +151,10 @@ impl Decoder {
         self.block.begin_row(payload);
         let walked = match self.record_type {
             RecordType::ByteArray => self.columns.is_empty() || self.block.set_span(0, payload),
-            _ => self.walker.walk(simd, input.bytes, payload.at, payload.end, &mut self.block),
+            _ => self
+                .walker
+                .walk(simd, input.bytes, payload.at, payload.end, &mut self.block)
+                .is_some(),
         };
         if walked {
             self.block.end_row(payload);

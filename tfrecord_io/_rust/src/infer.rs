@@ -190,7 +190,11 @@ impl Observer {
             let at = pos + HEADER;
             if self.record_type == RecordType::ByteArray {
                 self.observe_byte_array();
-            } else if !self.walker.walk(simd, data, at, at + length, &mut Known(&self.features)) {
+            } else if self
+                .walker
+                .walk(simd, data, at, at + length, &mut Known(&self.features))
+                .is_none()
+            {
                 self.observe_message(&data[at..at + length])?;
             }
             self.records += 1;

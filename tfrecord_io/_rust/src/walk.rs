@@ -8,7 +8,7 @@
 //! that follows to be the neighbour: so what a processor looks at next waits for nothing that it is
 //! still looking at. A miss parses the entry, a name out of order is looked up, and whatever no
 //! writer makes (duplicate keys, merged or unpacked lists, unknown fields, damage) makes the walk
-//! give up on the record: it returns false and `message.rs` decides what the record means. The walk
+//! give up on the record: it returns `None` and `message.rs` decides what the record means. The walk
 //! never accepts what `message.rs` would refuse, except inside features that nobody asked for, and
 //! there unless it is told to check them.
 
@@ -216,22 +216,10 @@ impl Walker {
         }
     }
 
-    /// Walk the payload `data[start..end]`; what stands behind `end` may be looked at, never
-    /// believed.
+    /// Walk the payload `data[start..end]`, or give up on it; what stands behind `end` may be looked
+    /// at, never believed.
     #[inline(always)]
     pub fn walk<V: Simd, S: Sink>(
-        &mut self,
-        simd: V,
-        data: &[u8],
-        start: usize,
-        end: usize,
-        sink: &mut S,
-    ) -> bool {
-        self.try_walk(simd, data, start, end, sink).is_some()
-    }
-
-    #[inline(always)]
-    fn try_walk<V: Simd, S: Sink>(
         &mut self,
         simd: V,
         data: &[u8],
