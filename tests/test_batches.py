@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
+from tests.support.frames import example, examples, frame
 from tfrecord_io.numpy_batches import Ragged
 
 ROWS = 1000
@@ -436,6 +437,53 @@ def test_each_worker_has_a_last_batch(data: str, drop_remainder: bool) -> None:
 def test_batches_pickle(data: str) -> None:
     batches = tfr.batches(data, batch_size=100, shuffle=100, seed=2)
     assert numbers(pickle.loads(pickle.dumps(batches))) == numbers(batches)
+
+
+#: Three batches of 4, of which the third has a bad record; two more behind it.
+BEFORE = [{"n": n} for n in range(10)]
+BEHIND = [{"n": n} for n in range(11, 20)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (frame(b"")[:-1] + b"?", tfr.ChecksumError),
+        (example(n=[1, 2]), tfr.SchemaMismatchError),
+        (example(n=1000), tfr.SchemaMismatchError),
+        (example(), tfr.SchemaMismatchError),
+    ],
+    ids=["damaged", "two values", "out of range", "null"],
+)
+def test_batches_before_an_error_come_first(
+    tmp_path: Path, bad: bytes, error: type[Exception], drop_remainder: bool, threads: int
+) -> None:
+    bad = bad if error is tfr.ChecksumError else frame(bad)
+    (tmp_path / "a").write_bytes(examples(*BEFORE) + bad + examples(*BEHIND))
+    batches = tfr.batches(
+        tmp_path / "a",
+        batch_size=4,
+        drop_remainder=drop_remainder,
+        schema=pa.schema([("n", pa.int8())]),
+        threads=threads,
+    )
+    seen: list[list[int]] = []
+    with pytest.raises(error):
+        seen.extend(batch["n"].tolist() for batch in batches)
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("on_corrupt", ["skip_record", "skip_file"])
+def test_batches_before_an_error_in_another_file(tmp_path: Path, on_corrupt: Any) -> None:
+    (tmp_path / "a").write_bytes(examples(*BEFORE))
+    (tmp_path / "b").write_bytes(examples({"n": 10}, {"n": 1000}))
+    schema = pa.schema([("n", pa.int8())])
+    batches = tfr.batches(tmp_path, batch_size=4, schema=schema, on_corrupt=on_corrupt)
+    seen: list[list[int]] = []
+    with pytest.raises(tfr.SchemaMismatchError, match="1000"):
+        seen.extend(batch["n"].tolist() for batch in batches)
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize("shuffle", [False, True, 10])

@@ -12,7 +12,7 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support import wire
-from tests.support.frames import example, frame, header, records, sequence_example
+from tests.support.frames import example, examples, frame, header, records, sequence_example
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -148,6 +148,14 @@ class TestRaise:
         reader = read(flip(GOOD, OFFSETS[3]), function=scan, schema=SCHEMA)
         assert reader.read_next_batch()["n"].to_pylist() == [0, 1, 2]
         with pytest.raises(ChecksumError):
+            reader.read_next_batch()
+
+    def test_rows_before_a_value_that_does_not_fit_come_first(self, read):
+        rows = [{"n": 5, "m": 1}, {"n": 6, "m": 1}, {"n": 7, "m": 300}, {"n": 300, "m": 1}]
+        schema = pa.schema([("n", pa.int8()), ("m", pa.int8())])
+        reader = read(examples(*rows), function=scan, schema=schema)
+        assert reader.read_next_batch()["n"].to_pylist() == [5, 6]
+        with pytest.raises(SchemaMismatchError, match="'m'"):
             reader.read_next_batch()
 
     def test_truncated_gzip(self, read, tmp_path):

@@ -253,7 +253,8 @@ def batches(
     OptionError
         A wrong argument.
     FileNotFoundError, TFRecordError
-        See `read_table`.
+        See `read_table`. What is wrong with a record is raised after the whole batches before it,
+        or, with `shuffle`, at once. Text that is no UTF-8 takes some of these batches with it.
 
     Examples
     --------

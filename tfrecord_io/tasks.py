@@ -10,7 +10,8 @@ exact, and cut into the same batches, whatever ran when. Records count from 0 in
 
 What becomes of damage (``on_corrupt``):
 
-- ``raise``: the rows before it are given out, then the error.
+- ``raise``: the rows before it are given out, then the error. So are those before a value that does
+  not fit the schema; only a text that is no UTF-8 takes the rows of its batch with it.
 - ``skip_record``: see `tfrecord_io.frames`; one warning a file tells what was skipped.
 - ``keep``: as ``skip_record``, and each range that was skipped is a row of nulls at its place. Its
   bytes stand in the ``corrupt_column``, if there is one. A file is one span.

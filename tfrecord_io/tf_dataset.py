@@ -29,7 +29,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tfrecord_io.errors import OptionError
+from tfrecord_io.errors import OptionError, SchemaMismatchError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType
 from tfrecord_io.read import Paths
@@ -106,7 +106,13 @@ def _layout(columns: Sequence[TensorColumn], *, is_large: bool) -> _Layout:
 
 
 def pack(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> Iterator[tuple[_Array, ...]]:
-    """Give the arrays of each step."""
+    """Give the arrays of each step.
+
+    Raises
+    ------
+    SchemaMismatchError
+        A null that nothing stands for; the batches before it are given out.
+    """
     if layout.is_large:
         for start in range(0, block.num_rows, batch_size):
             batch = block.slice(start, batch_size)
@@ -114,7 +120,13 @@ def pack(block: pa.RecordBatch, layout: _Layout, batch_size: int) -> Iterator[tu
         return
     whole = block.num_rows - block.num_rows % batch_size
     if whole:
-        yield _packed(block.slice(0, whole), layout, batch_size)
+        try:
+            packed = _packed(block.slice(0, whole), layout, batch_size)
+        except SchemaMismatchError:
+            for start in range(0, whole, batch_size):
+                yield _packed(block.slice(start, batch_size), layout, batch_size)
+            raise
+        yield packed
     if whole < block.num_rows:
         yield _packed(block.slice(whole), layout, block.num_rows - whole)
 

@@ -87,7 +87,10 @@ class RowStream:
         return replace(self, shard=(mine + shards * index, shards * count))
 
     def blocks(self, epoch: int) -> Iterator[pa.RecordBatch]:
-        """Give an epoch's rows; each block but the last has whole batches."""
+        """Give an epoch's rows; each block but the last has whole batches.
+
+        An error comes after the whole batches before it, unless rows are shuffled.
+        """
         random = np.random.default_rng([self.seed, epoch])
         tasks = self._tasks()
         if self.shuffled_rows:
@@ -266,26 +269,33 @@ def _large_type(t: pa.DataType) -> pa.DataType:
 def _cut(batches: Iterable[pa.RecordBatch], batch_size: int) -> Iterator[pa.RecordBatch]:
     """Cut record batches to blocks of whole batches; the last block has the rest.
 
-    Rows are copied only into blocks that have rows of several record batches.
+    Rows are copied only into blocks that have rows of several record batches. Of the rows that wait
+    when an error comes, whole batches are given out before it.
     """
     waiting: list[pa.RecordBatch] = []
     rows = 0
-    for batch in batches:
-        block_rows = _block_rows(batch, batch_size)
-        at = 0
-        if rows:
-            wanted = max(block_rows, rows + -rows % batch_size)
-            at = min(wanted - rows, batch.num_rows)
-            waiting.append(batch.slice(0, at))
-            rows += at
-            if rows < wanted:
-                continue
-            yield _combined(waiting, batch_size)
-        while batch.num_rows - at >= block_rows:
-            yield batch.slice(at, block_rows)
-            at += block_rows
-        waiting = [batch.slice(at)]
-        rows = batch.num_rows - at
+    try:
+        for batch in batches:
+            block_rows = _block_rows(batch, batch_size)
+            at = 0
+            if rows:
+                wanted = max(block_rows, rows + -rows % batch_size)
+                at = min(wanted - rows, batch.num_rows)
+                waiting.append(batch.slice(0, at))
+                rows += at
+                if rows < wanted:
+                    continue
+                yield _combined(waiting, batch_size)
+            while batch.num_rows - at >= block_rows:
+                yield batch.slice(at, block_rows)
+                at += block_rows
+            waiting = [batch.slice(at)]
+            rows = batch.num_rows - at
+    except Exception:
+        whole = rows - rows % batch_size
+        if whole:
+            yield _combined(waiting, batch_size).slice(0, whole)
+        raise
     if rows:
         yield _combined(waiting, batch_size)
 

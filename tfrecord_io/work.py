@@ -7,6 +7,7 @@ path; where frames come from, and what becomes of damage, is not its business.
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
@@ -82,14 +83,7 @@ class Decoding:
             if row.num_rows:
                 yield row
         if decoder.full or (is_end and decoder.rows):
-            batch = decoder.flush()
-            if not batch.schema.equals(self._written_schema):
-                batch = from_wire(batch, self._written_schema, place=decoder.row_place)
-            if self._written:
-                batch = _in_units(batch, self._file_schema, decoder.row_place)
-            batch = self._finish(batch)
-            if batch.num_rows:
-                yield batch
+            yield from self._finished(decoder.flush())
 
     def lose(self, damage: Damage) -> Iterator[pa.RecordBatch]:
         """See `Work.lose`."""
@@ -98,6 +92,25 @@ class Decoding:
                 yield from self.items(is_end=True)
             self._has_lost = True
             self._kept = damage.kept
+
+    def _finished(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Give a decoded batch as the plan wants it, or the rows before one that does not fit."""
+        place = self._decoder.row_place
+        try:
+            made = batch
+            if not made.schema.equals(self._written_schema):
+                made = from_wire(made, self._written_schema, place=place)
+            if self._written:
+                made = _in_units(made, self._file_schema, place)
+        except SchemaMismatchError as error:
+            record = error.record or 0
+            rows = bisect_left(range(batch.num_rows), record, key=lambda row: place(row)[1])
+            if rows:
+                yield from self._finished(batch.slice(0, rows))
+            raise
+        made = self._finish(made)
+        if made.num_rows:
+            yield made
 
     def _nulls(self) -> pa.RecordBatch:
         """Return one row of nulls, which has room for as much as any other row."""

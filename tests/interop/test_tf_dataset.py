@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
+from tests.support.frames import examples, frame
 
 ROWS = 500
 TABLE = pa.table(
@@ -329,6 +330,27 @@ def test_errors_while_reading(tf: Any, tmp_path: Path) -> None:
         tfr.tf.dataset(tmp_path / "none", batch_size=2)
     with pytest.raises(FileNotFoundError):
         tfr.tf.dataset(tmp_path / "none", batch_size=2)
+
+
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize(
+    "bad",
+    [frame(b"")[:-1] + b"?", examples({"n": [1, 2]}), examples({"n": 1000}), examples({})],
+    ids=["damaged", "two values", "out of range", "null"],
+)
+def test_batches_before_an_error_come_first(
+    tf: Any, tmp_path: Path, bad: bytes, drop_remainder: bool
+) -> None:
+    before, behind = ([{"n": n} for n in numbers] for numbers in (range(10), range(11, 20)))
+    (tmp_path / "a").write_bytes(examples(*before) + bad + examples(*behind))
+    schema = pa.schema([("n", pa.int8())])
+    dataset = tfr.tf.dataset(
+        tmp_path / "a", batch_size=4, drop_remainder=drop_remainder, schema=schema
+    )
+    seen: list[Any] = []
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        seen.extend(listed(batch["n"]) for batch in dataset)
+    assert seen == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 # --- specifications -------------------------------------------------------------------------------
