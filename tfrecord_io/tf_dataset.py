@@ -371,7 +371,8 @@ def dataset(
         See `tfrecord_io.batches`. Each time the dataset is gone through, the order is another one.
     features : mapping, optional
         What to read as a specification for tf.io.parse_example, instead of a schema: tensors are
-        then as it says, sparse ones among them. A feature of another kind, or length, is an error.
+        then as it says, sparse ones among them. Values of another kind, or another number of them,
+        are an error. An empty list is no values, whatever its kind.
     schema, filters, record_type, compression, on_corrupt, storage_options
         See `tfrecord_io.read_table`.
     threads : int, optional

@@ -583,6 +583,23 @@ def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
         tfr.tf.dataset(data, batch_size=10, features={"x": sparse})
 
 
+def test_an_empty_list_of_another_kind_has_no_values(tf: Any, tmp_path: Path) -> None:
+    # Feature 'x' of the second record is a FloatList without values.
+    empty = frame(bytes.fromhex("0a090a070a017812021200"))
+    (tmp_path / "a").write_bytes(examples({"x": 5}) + empty)
+
+    def batches(feature: Any) -> list[Any]:
+        return list(tfr.tf.dataset(tmp_path / "a", batch_size=2, features={"x": feature}))
+
+    (batch,) = batches(tf.io.RaggedFeature(tf.int64))
+    assert listed(batch["x"]) == [[5], []]
+    (batch,) = batches(tf.io.VarLenFeature(tf.int64))
+    assert listed(tf.sparse.to_dense(batch["x"])) == [[5], [0]]
+    for shape in ([], [1]):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="has 0 values"):
+            batches(tf.io.FixedLenFeature(shape, tf.int64))
+
+
 def test_a_dataset_needs_a_column(tf: Any, data: Path) -> None:
     for asked in ({"columns": []}, {"features": {}}):
         with pytest.raises(tfr.OptionError, match="columns is empty"):
