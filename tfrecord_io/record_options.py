@@ -6,6 +6,7 @@ not have), an error says what is wrong.
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from typing import Any
 
@@ -23,6 +24,8 @@ class TFRecordCompressionType:
 
 class TFRecordOptions:
     """Options of `TFRecordWriter` and `TFRecordReader`; the arguments of tf.io.TFRecordOptions.
+
+    Both take TensorFlow's own as well.
 
     Parameters
     ----------
@@ -105,7 +108,8 @@ class TFRecordOptions:
         Parameters
         ----------
         options : TFRecordOptions, str, int or None
-            Options, the name of a compression, or a number of `TFRecordCompressionType`.
+            Options, ours or TensorFlow's, the name of a compression, or a number of
+            `TFRecordCompressionType`.
 
         Returns
         -------
@@ -117,7 +121,7 @@ class TFRecordOptions:
         OptionError
             Something else.
         """
-        if isinstance(options, TFRecordOptions):
+        if _are_options(options):
             return cls.get_compression_type_string(options.compression_type)
         if options is None:
             return ""
@@ -131,15 +135,30 @@ class TFRecordOptions:
         )
 
 
+_ARGUMENTS = tuple(inspect.signature(TFRecordOptions).parameters)
+
+
+def _are_options(options: Any) -> bool:
+    """Return whether these are options, ours or TensorFlow's, which hold the same."""
+    return all(hasattr(options, name) for name in _ARGUMENTS)
+
+
 def options_of(options: Any) -> TFRecordOptions:
-    """Return options that were given as such, by a compression's name or number, or not at all."""
-    return options if isinstance(options, TFRecordOptions) else TFRecordOptions(options)
+    """Return options that were given as such, by a compression's name or number, or not at all.
+
+    TensorFlow's own become ours.
+    """
+    if isinstance(options, TFRecordOptions):
+        return options
+    if _are_options(options):
+        return TFRecordOptions(*(getattr(options, name) for name in _ARGUMENTS))
+    return TFRecordOptions(options)
 
 
 def compression_to_read(options: TFRecordOptions) -> Compression | str | None:
     """Return what a reader opens a file with, in the words of the rest of the package."""
     kind: Any = options
-    while isinstance(kind, TFRecordOptions):
+    while _are_options(kind):
         kind = kind.compression_type
     if kind is None:
         return "infer"

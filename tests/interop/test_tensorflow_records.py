@@ -54,6 +54,26 @@ def test_options_are_the_same(tf: Any, tmp_path: Path) -> None:
         assert list(tfr.TFRecordReader(path)) == RECORDS
 
 
+@pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
+def test_tensorflows_options_are_taken(tf: Any, tmp_path: Path, compression: str | None) -> None:
+    arguments = {"compression_level": 9, "mem_level": 1, "compression_strategy": 3}
+    theirs = tf.io.TFRecordOptions(compression, flush_mode=0, input_buffer_size=9, **arguments)
+    write(tfr.TFRecordWriter(tmp_path / "a", theirs))
+    write(tfr.TFRecordWriter(tmp_path / "b", tfr.TFRecordOptions(compression, **arguments)))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    reader = tfr.TFRecordReader(tmp_path / "a", theirs)
+    assert list(reader) == list(pickle.loads(pickle.dumps(reader))) == RECORDS
+    assert list(tfr.python_io.tf_record_iterator(tmp_path / "a", theirs)) == RECORDS
+    name = tfr.TFRecordOptions.get_compression_type_string(theirs)
+    assert name == tf.io.TFRecordOptions.get_compression_type_string(theirs)
+
+
+def test_tensorflows_options_are_checked(tf: Any, tmp_path: Path) -> None:
+    theirs = tf.io.TFRecordOptions("GZIP", compression_level=99)
+    with pytest.raises(tfr.OptionError, match="compression_level is 99"):
+        tfr.TFRecordWriter(tmp_path / "a", theirs)
+
+
 def test_what_is_there_after_a_flush(tf: Any, tmp_path: Path) -> None:
     for module, name in ((tfr, "ours"), (tf.io, "theirs")):
         writer = module.TFRecordWriter(str(tmp_path / name))
