@@ -68,9 +68,10 @@ class TFRecordReader(Sequence[bytes]):
 
     Notes
     -----
-    Going through it, and ``reader[i]``, raise `CorruptDataError` where the file is damaged and
-    `DatasetChangedError` if it was replaced meanwhile. ``len(reader)`` and the first ``reader[i]``
-    hop over the whole file. It pickles by its path; use it in one thread at a time.
+    Going through it, and ``reader[i]``, raise `CorruptDataError` where the file is damaged,
+    `OptionError` if it is a plain one and `options` has a compression, and `DatasetChangedError` if
+    it was replaced meanwhile. ``len(reader)`` and the first ``reader[i]`` hop over the whole file.
+    It pickles by its path; use it in one thread at a time.
 
     Examples
     --------
@@ -124,7 +125,7 @@ class TFRecordReader(Sequence[bytes]):
 
     def _payloads(self) -> Iterator[list[bytes]]:
         cursor = PayloadCursor(self._codec, self._options.limits)
-        with as_tensorflow():
+        with as_tensorflow(of_bytes=True):
             try:
                 with self._opened() as opened:
                     for _ in walk(opened.source, cursor, cursor.take):
@@ -209,7 +210,7 @@ class TFRecordReader(Sequence[bytes]):
     def _record(self, offset: int, size: int | None, *, record: int | None = None) -> bytes:
         """Return the payload of the frame at an offset, of which the size may be known."""
         self._check_open()
-        with as_tensorflow():
+        with as_tensorflow(of_bytes=True):
             try:
                 access = self._accessed(offset)
                 cursor = PayloadCursor(self._codec, self._options.limits)
@@ -249,7 +250,7 @@ class TFRecordReader(Sequence[bytes]):
         """Return where each record starts, and at last where the last one ends."""
         self._check_open()
         if self._starts is None:
-            with as_tensorflow():
+            with as_tensorflow(of_bytes=True):
                 self._starts = record_starts(self._storage, self._file, self._options, self._codec)
         return self._starts
 

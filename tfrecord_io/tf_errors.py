@@ -10,10 +10,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
-from tfrecord_io.errors import ClosedError, CorruptDataError, SchemaMismatchError, TFRecordError
+from tfrecord_io.errors import (
+    ClosedError,
+    CorruptDataError,
+    OptionError,
+    SchemaMismatchError,
+    TFRecordError,
+)
 
 #: What TensorFlow raises where we raise these.
 _TWINS = (
@@ -26,25 +32,36 @@ _TWINS = (
 )
 
 
+#: What it raises, beyond these, where a file's bytes are read: the one option that can turn out
+#: wrong there is a compression that the file does not have, which is damage to TensorFlow.
+_TWINS_OF_BYTES = (*_TWINS, (OptionError, "DataLossError"))
+
+
 @contextlib.contextmanager
-def as_tensorflow() -> Iterator[None]:
-    """Make the errors of the block TensorFlow's as well."""
+def as_tensorflow(*, of_bytes: bool = False) -> Iterator[None]:
+    """Make the errors of the block TensorFlow's as well.
+
+    Parameters
+    ----------
+    of_bytes : bool
+        Whether all that the block does is to read a file's bytes.
+    """
     try:
         yield
     except (TFRecordError, OSError) as error:
-        twin = dressed(error)
+        twin = dressed(error, _TWINS_OF_BYTES if of_bytes else _TWINS)
         if twin is error:
             raise
         raise twin from error.__cause__
 
 
-def dressed(error: Exception) -> Exception:
+def dressed(error: Exception, twins: Iterable[tuple[type[Exception], str]] = _TWINS) -> Exception:
     """Return an error that is also TensorFlow's, or the error itself.
 
     The latter if TensorFlow is not loaded, or raises nothing of the kind.
     """
     errors = getattr(sys.modules.get("tensorflow"), "errors", None)
-    name = next((twin for kind, twin in _TWINS if isinstance(error, kind)), None)
+    name = next((twin for kind, twin in twins if isinstance(error, kind)), None)
     if errors is None or name is None or isinstance(error, errors.OpError):
         return error
     kind = _twin(cast("Any", type(error)), getattr(errors, name))

@@ -126,6 +126,27 @@ def test_errors_are_tensorflows_too(tf: Any, tmp_path: Path) -> None:
             module.TFRecordWriter(str(path)).write(None)
 
 
+@pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
+def test_a_plain_file_read_as_a_compressed_one(tf: Any, tmp_path: Path, compression: str) -> None:
+    path = str(tmp_path / "a")
+    write(tfr.TFRecordWriter(path))
+    reader = tfr.TFRecordReader(path, compression)
+    for act in (
+        lambda: list(tf.data.TFRecordDataset(path, compression)),
+        lambda: list(tfr.python_io.tf_record_iterator(path, compression)),
+        lambda: list(reader),
+        lambda: len(reader),
+        lambda: reader.read(0),
+    ):
+        with pytest.raises(tf.errors.DataLossError) as caught:
+            act()
+    assert isinstance(caught.value, tfr.OptionError)
+    assert type(pickle.loads(pickle.dumps(caught.value))) is tfr.OptionError
+    # A table takes it for what it is: nothing to skip.
+    with pytest.raises(tfr.OptionError, match="plain TFRecord"):
+        tfr.read_table(path, compression="gzip", record_type="ByteArray", on_corrupt="skip_file")
+
+
 def test_the_random_reader_ends_alike(tf: Any, tmp_path: Path) -> None:
     from tensorflow.python.lib.io import tf_record
 
