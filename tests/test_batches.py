@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
+import multiprocessing
 import pickle
 from pathlib import Path
 from typing import Any
@@ -529,6 +530,66 @@ def test_torch_workers_share_the_rows(data: str) -> None:
         assert sorted(orders[-1]) == list(range(ROWS))
     assert orders[0] != orders[1]
     assert numbers(pickle.loads(pickle.dumps(dataset))) == numbers(dataset)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_torch_workers_that_live_on_are_told_the_epoch(data: str, start: str) -> None:
+    torch = pytest.importorskip("torch")
+    dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50, seed=1)
+    dataset = pickle.loads(pickle.dumps(dataset))
+    orders = []
+    for epoch in range(4):
+        dataset.set_epoch(epoch)
+        orders.append(numbers(torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=2)))
+    living = torch.utils.data.DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=2,
+        multiprocessing_context=start,
+        persistent_workers=True,
+    )
+    dataset.set_epoch(0)
+    # They count by themselves.
+    assert [numbers(living), numbers(living)] == orders[:2]
+    dataset.set_epoch(0)
+    assert numbers(living) == orders[0]
+    dataset.set_epoch(0)
+    assert numbers(living) == orders[0]
+    dataset.set_epoch(2)
+    assert [numbers(living), numbers(living)] == orders[2:]
+
+
+def test_torch_a_forked_process_tells_its_own_workers(data: str) -> None:
+    torch = pytest.importorskip("torch")
+    dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50, seed=1)
+    first, second = numbers(dataset), numbers(dataset)
+    dataset.set_epoch(0)
+    living = torch.utils.data.DataLoader(
+        dataset, batch_size=None, num_workers=1, persistent_workers=True
+    )
+    assert numbers(living) == first
+    other = multiprocessing.get_context("fork").Process(target=dataset.set_epoch, args=(7,))
+    other.start()
+    other.join()
+    assert (other.exitcode, numbers(living)) == (0, second)
+
+
+def test_torch_an_epoch_told_too_early_is_the_next_one(data: str) -> None:
+    torch = pytest.importorskip("torch")
+    dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50, seed=1)
+    first, second = numbers(dataset), numbers(dataset)
+    dataset.set_epoch(0)
+    loader = torch.utils.data.DataLoader(
+        dataset,
+        batch_size=None,
+        num_workers=1,
+        multiprocessing_context="spawn",
+        persistent_workers=True,
+    )
+    begun = iter(loader)
+    dataset.set_epoch(1)
+    assert numbers(begun) == first
+    assert numbers(loader) == second
 
 
 def test_jax(data: str) -> None:

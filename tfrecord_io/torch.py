@@ -6,6 +6,7 @@ The class is made when it is first asked for, since it has to inherit from PyTor
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from tfrecord_io.numpy_batches import Batches, batches
 
 def _make_class() -> Any:
     try:
+        torch = importlib.import_module("torch")
         data = importlib.import_module("torch.utils.data")
     except ImportError as error:
         raise MissingDependencyError("tfrecord_io.torch needs PyTorch; install torch") from error
@@ -34,7 +36,8 @@ def _make_class() -> Any:
         What comes out are batches, so the DataLoader must make none: ``DataLoader(TFRecordDataset(
         path, batch_size=1024), batch_size=None, num_workers=4)``. Each worker reads pieces of the
         data that no other does. A compressed file is one piece. Workers that live for one epoch do
-        not know which one it is: tell the dataset with `set_epoch` before each.
+        not know which one it is: tell the dataset with `set_epoch` before each. Those that live on
+        (``persistent_workers=True``) count epochs themselves, and are told as well.
 
         ``len()``, and so that of the DataLoader, counts the batches of one process, since PyTorch
         does not tell a dataset how many workers there are. Each of n workers has a last batch of
@@ -46,18 +49,53 @@ def _make_class() -> Any:
         def __init__(self, path: Any, **options: Any) -> None:
             options.setdefault("framework", "torch")
             self._batches: Batches = batches(path, **options)
+            # How often `set_epoch` was called, as far as this copy of the dataset knows.
+            self._calls = 0
+            self._is_begun_worker = False
+            self._share()
+
+        def _share(self) -> None:
+            """Make what this process tells the copies in its workers, in memory that all share."""
+            # The last epoch that was told, and `_calls` with it.
+            self._told: Any = torch.zeros(2, dtype=torch.int64).share_memory_()
+            self._process = os.getpid()
 
         def __iter__(self) -> Iterator[dict[str, Any]]:
             worker = data.get_worker_info()
             if worker is None:
                 return iter(self._batches)
+            if self._is_begun_worker:
+                epoch, calls = self._told.tolist()
+                if calls != self._calls:
+                    self._calls = calls
+                    self._batches.set_epoch(epoch)
+            # The first epoch of a worker is the one at which the dataset got there: until it
+            # begins, the next one may have been told.
+            self._is_begun_worker = True
             mine = self._batches.of_worker(worker.id, worker.num_workers)
-            self.set_epoch(self._batches.epoch + 1)
+            self._batches.set_epoch(self._batches.epoch + 1)
             return iter(mine)
 
         def set_epoch(self, epoch: int) -> None:
-            """Say which epoch is next; the order of shuffled rows hangs on it."""
+            """Say which epoch is next; the order of shuffled rows hangs on it.
+
+            Workers that live on take it for the next epoch that they begin. Called in a worker, it
+            is for that worker alone.
+            """
             self._batches.set_epoch(epoch)
+            if data.get_worker_info() is None:
+                if self._process != os.getpid():
+                    # The process that this copy comes from has workers of its own.
+                    self._share()
+                self._calls += 1
+                self._told[0] = self._batches.epoch
+                self._told[1] = self._calls
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            self.__dict__.update(state)
+            # Without effect if it came to a worker; other copies share nothing with where they are
+            # from.
+            self._told.share_memory_()
 
         def __len__(self) -> int:
             return len(self._batches)
