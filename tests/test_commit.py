@@ -38,6 +38,7 @@ from tfrecord_io.errors import (
     LayoutError,
     LimitExceededError,
     ManifestError,
+    OptionError,
     SchemaMismatchError,
 )
 from tfrecord_io.manifest import Manifest
@@ -174,6 +175,131 @@ def test_a_hidden_folder_that_is_a_link(tmp_path: Path, act: Any) -> None:
     with pytest.raises(LayoutError, match=r"is a link.*remove the link.*\.tfrecord-io\]"):
         act(root)
     assert tree(tmp_path) == before
+
+
+#: What forged commits ask for: published, removed, and folders that go.
+THROUGH_LINKS: list[tuple[list[list[str]], list[str], list[str]]] = [
+    ([], ["link/victim"], []),
+    ([], ["p=1/link/victim"], []),
+    ([["staged", "link/new"]], [], []),
+    ([["staged", "link/victim"]], [], []),
+    ([["link/victim", "part-00009-000.tfrecord"]], [], []),
+    ([], [], ["link/empty"]),
+]
+
+
+@pytest.mark.parametrize("act", [clean, *(partial(write_new, mode=mode) for mode in OLD_MODES)])
+@pytest.mark.parametrize("asked", THROUGH_LINKS, ids=str)
+def test_finishing_a_commit_goes_through_no_link(tmp_path: Path, asked: Any, act: Any) -> None:
+    root, outside = tmp_path / "ds", tmp_path / "outside"
+    write_old(root)
+    (outside / "empty").mkdir(parents=True)
+    (outside / "victim").write_text("not ours")
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=True)
+    folder = root / ".tfrecord-io" / job_id(dead)
+    (folder / "staged").write_text("forged")
+    record = dict(zip(("publish", "remove", "remove_folders"), asked, strict=True))
+    (folder / "commit.json").write_text(json.dumps(record))
+    for place in (root, root / "p=1", folder):
+        (place / "link").symlink_to(outside)
+    before = tree(outside), data_files(root)
+    with pytest.raises(LayoutError, match=r"through this link.*remove the link.*/link\]"):
+        act(root)
+    assert (tree(outside), data_files(root)) == before
+
+
+@pytest.mark.parametrize("act", [clean, *(partial(write_new, mode=mode) for mode in OLD_MODES)])
+@pytest.mark.parametrize("decided", [True, False])
+def test_the_folder_of_a_dead_job_is_a_link(tmp_path: Path, decided: bool, act: Any) -> None:
+    root, outside = tmp_path / "ds", tmp_path / "outside"
+    write_old(root)
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=decided)
+    folder = root / ".tfrecord-io" / job_id(dead)
+    folder.rename(outside)
+    folder.symlink_to(outside)
+    before = tree(outside), data_files(root)
+    with pytest.raises(LayoutError, match=r"is a link.*remove the link"):
+        act(root)
+    assert (tree(outside), data_files(root)) == before
+
+
+def test_taking_back_goes_through_no_link(tmp_path: Path) -> None:
+    root, outside = tmp_path / "ds", tmp_path / "outside"
+    write_old(root)
+    (outside / "p=1").mkdir(parents=True)
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=False)
+    text = (root / "_SUCCESS").read_text().replace("p=1/part", "link/p=1/part")
+    (root / ".tfrecord-io" / job_id(dead) / "_SUCCESS").write_text(text)
+    (root / "link").symlink_to(outside)
+    clean(root)
+    assert tree(outside) == {"p=1": None}
+    assert not (root / ".tfrecord-io").exists()
+
+
+@pytest.mark.parametrize(
+    "path", ["a\0b/c", "a/b\0", "\ud800", "..", "/etc/x", "a//b", ".tfrecord-io/x"]
+)
+def test_no_path_of_a_commit_leaves_the_data_set(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=True)
+    for record in (
+        {"publish": [], "remove": [path], "remove_folders": []},
+        {"publish": [], "remove": [], "remove_folders": [path]},
+        {"publish": [["staged", path]], "remove": [], "remove_folders": []},
+        {"publish": [[path, "part-00009-000.tfrecord"]], "remove": [], "remove_folders": []},
+    ):
+        (root / ".tfrecord-io" / job_id(dead) / "commit.json").write_text(json.dumps(record))
+        with pytest.raises(CommitStateUnknownError, match="cannot be understood"):
+            clean(root)
+        assert data_files(root) == OLD_FILES
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir], ids=["pipe", "folder"])
+@pytest.mark.parametrize(
+    "act", [read_table, clean, *(partial(write_new, mode=mode) for mode in OLD_MODES)]
+)
+def test_the_turn_is_no_file(tmp_path: Path, act: Any, make: Any) -> None:
+    # Nobody is at the other end of the pipe: to wait for somebody would be to wait for ever.
+    root = tmp_path / "ds"
+    write_old(root)
+    (root / ".tfrecord-io").mkdir()
+    make(root / ".tfrecord-io" / "committing.json")
+    with pytest.raises(CommitStateUnknownError, match="remove the file"):
+        act(root)
+    assert data_files(root) == OLD_FILES
+
+
+@pytest.mark.parametrize("name", ["commit.json", "_SUCCESS"])
+def test_pipes_in_the_folder_of_a_dead_job(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    dead = dead_owner()
+    hold_turn(root, dead, job_id(dead), decided=False)
+    folder = root / ".tfrecord-io" / job_id(dead)
+    os.mkfifo(folder / name)
+    if name == "commit.json":
+        with pytest.raises(CommitStateUnknownError, match="a pipe"):
+            clean(root)
+    else:
+        with pytest.raises(OptionError, match="a pipe"):
+            clean(root)
+    assert data_files(root) == OLD_FILES
+
+
+def test_a_pipe_in_the_place_of_the_manifest(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    (root / "_SUCCESS").unlink()
+    os.mkfifo(root / "_SUCCESS")
+    for act in (read_table, partial(write_new, mode="append")):
+        with pytest.raises(OptionError, match="a pipe"):
+            act(root)
+    assert data_files(root) == OLD_FILES
 
 
 @pytest.mark.parametrize("act", [clean, *(partial(write_new, mode=mode) for mode in OLD_MODES)])

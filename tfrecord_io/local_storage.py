@@ -81,10 +81,12 @@ class LocalStorage:
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         with as_listed(path, version):
-            file = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - the caller closes it
+            # The caller closes it.
+            file = open(path, "rb", buffering=0, opener=_at_once)  # noqa: SIM115
         try:
+            info = _file_info(path, os.fstat(file.fileno()))
             if version is not None:
-                check_version(path, version, _file_info(path, os.fstat(file.fileno())).version)
+                check_version(path, version, info.version)
         except BaseException:
             file.close()
             raise
@@ -98,7 +100,8 @@ class LocalStorage:
             return file.read(end - start)
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        with Path(path).open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
+            _file_info(path, os.fstat(file.fileno()))
             return limited(file.read(limit + 1), limit, path)
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
@@ -232,6 +235,11 @@ class LocalStorage:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting, as that of a pipe would, for somebody at its other end."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _write_durably(path: str, data: bytes, mode: str) -> None:

@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, ManifestError
+from tfrecord_io.errors import (
+    CommitStateUnknownError,
+    LayoutError,
+    LimitExceededError,
+    ManifestError,
+)
 from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, read_manifest
 from tfrecord_io.replaced import Replaced
-from tfrecord_io.staging import STAGING_NAME, Staging
-from tfrecord_io.storage_protocol import publish_by_rename
+from tfrecord_io.staging import STAGING_NAME, Staging, is_link
+from tfrecord_io.storage_protocol import Storage, publish_by_rename
 
 #: A record of a million files has about 150 MB.
 _MAX_RECORD_BYTES = 512 * 1024 * 1024
@@ -83,9 +89,13 @@ class CommitRecord:
 def _inside(path: Any) -> str:
     """Return a relative path; raise ``ValueError`` if it would leave its folder."""
     names = path.split("/") if isinstance(path, str) else [""]
-    if "\0" in names[-1] or names[0] == STAGING_NAME or {"", ".", ".."} & {*names}:
+    if names[0] == STAGING_NAME or {"", ".", ".."} & {*names}:
         raise ValueError(f"{path!r} is not a path inside the data set")
-    return "/".join(names)
+    if "\0" in path:
+        raise ValueError(f"{path!r} is not a path")
+    # Names that no system has end here as well.
+    os.fsencode(path)
+    return str(path)
 
 
 def make_ready(staging: Staging, job_id: str, record: CommitRecord, manifest: Manifest) -> None:
@@ -129,8 +139,12 @@ def take_back(staging: Staging, job_id: str) -> None:
         # Without a whole one no folder was made.
         return
     places = {_folder(file.path) for file in manifest.files}
-    folders = {path for place in places for path in _lineage(staging.root, place)}
-    for path in sorted(folders - {staging.root}, key=len, reverse=True):
+    folders = {path for place in places for path in _lineage(staging.root, place)} - {staging.root}
+    links = tuple(f"{path}/" for path in folders if is_link(storage, path))
+    for path in sorted(folders, key=len, reverse=True):
+        if path.startswith(links):
+            # Behind a link nothing was made.
+            continue
         # What may not be removed was not made either.
         with contextlib.suppress(PermissionError):
             storage.remove_folder(path)
@@ -154,6 +168,8 @@ def carry_out(staging: Staging, job_id: str, replaced: Replaced) -> None:
     ------
     CommitStateUnknownError
         The record cannot be understood, or a staged file is gone that was not published.
+    LayoutError
+        A path in the record leads through a link, as none does when a commit is decided.
     """
     if staging.is_decided(job_id):
         _publish(staging, job_id, _read_record(staging, job_id), replaced)
@@ -184,6 +200,10 @@ def _read_record(staging: Staging, job_id: str) -> CommitRecord:
 
 def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Replaced) -> None:
     storage, root = staging.storage, staging.root
+    _check_links(storage, root, (final for _, final in record.publish))
+    _check_links(storage, root, (*record.remove, *record.remove_folders))
+    if storage.stages_by == "rename":
+        _check_links(storage, staging.job_folder(job_id), (staged for staged, _ in record.publish))
     folders = {_folder(final) for _, final in record.publish}
 
     def publish(pair: tuple[str, str]) -> None:
@@ -207,6 +227,18 @@ def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Repl
     manifest = f"{staging.job_folder(job_id)}/{MANIFEST_NAME}"
     publish_by_rename(storage, manifest, f"{root}/{MANIFEST_NAME}")
     storage.sync_folders([root])
+
+
+def _check_links(storage: Storage, root: str, paths: Iterable[str]) -> None:
+    """Raise `LayoutError` if a link stands on the way to a path: what it leads to is not ours."""
+    folders = {folder for place in {*map(_folder, paths)} for folder in _lineage(root, place)}
+    for folder in sorted(folders - {root}):
+        if is_link(storage, folder):
+            raise LayoutError(
+                "a commit that is to be finished would go through this link, and what it leads to "
+                "is not the data set's; remove the link",
+                path=storage.url(folder),
+            )
 
 
 def _make_folders(staging: Staging, record: CommitRecord) -> None:

@@ -35,7 +35,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrecord_io.errors import CommitConflictError, CommitStateUnknownError, LayoutError
+from tfrecord_io.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    LayoutError,
+    OptionError,
+)
 from tfrecord_io.layout import parse_part_name
 from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.storage import Storage, Upload
@@ -117,7 +122,7 @@ class Staging:
         local = self.storage.local_path(self.folder)
         if local is None:
             return
-        if Path(local).is_symlink():
+        if is_link(self.storage, self.folder):
             raise LayoutError(
                 "the hidden folder is a link, and what it leads to is not ours; remove the link",
                 path=self.folder,
@@ -307,6 +312,12 @@ class Staging:
             it.
         """
         folder = self.job_folder(turn.job_id)
+        if is_link(self.storage, folder):
+            raise LayoutError(
+                "the folder of the job that commits is a link, and what it leads to is not ours; "
+                "remove the link",
+                path=folder,
+            )
         data = _to_json({**asdict(owner_of()), "nonce": secrets.token_hex(8)})
         last = self._last_claim(turn.job_id)
         if not self._holder_is_dead(turn, last, stale_after):
@@ -382,11 +393,20 @@ class Staging:
             data = self.storage.read_bytes(path, _MAX_RECORD_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except (IsADirectoryError, OptionError):
+            # No file, so none of ours.
+            return {}
         try:
             value = json.loads(data)
         except (ValueError, RecursionError):
             return {}
         return value if isinstance(value, dict) else {}
+
+
+def is_link(storage: Storage, path: str) -> bool:
+    """Return whether a link stands at a path; only local folders have them."""
+    local = storage.local_path(path)
+    return local is not None and Path(local).is_symlink()
 
 
 def _made_levels(job_id: str) -> int:
