@@ -135,6 +135,32 @@ def test_the_type_is_the_manifests(tmp_path: Path) -> None:
         tfr.verify(tmp_path / "no")
 
 
+def test_data_sets_below_a_folder(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        tfr.write_table(pa.table({"n": range(10)}), tmp_path / name, rows_per_task=5)
+    gone, changed = (tmp_path / name / "part-00001-000.tfrecord" for name in ("one", "two"))
+    gone.unlink()
+    changed.write_bytes(changed.read_bytes() + FRAMES[0])
+    report = tfr.verify(tmp_path)
+    assert (report.files, report.records) == (3, 16)
+    assert places(report) == [(str(changed), None, None), (str(gone), None, None)]
+
+
+def test_what_is_no_fault_of_the_data_is_raised(data: Path) -> None:
+    with pytest.raises(tfr.OptionError, match="gzip"):
+        tfr.verify(data, compression="gzip")
+
+    def overwrite(*_: int) -> None:
+        tfr.write_table(pa.table({"n": range(10)}), data, mode="overwrite")
+
+    with pytest.raises(tfr.DatasetChangedError):
+        tfr.verify(data, threads=1, progress=overwrite)
+    part(data, 0).parent.mkdir(exist_ok=True)
+    part(data, 0).symlink_to(data / "nothing")
+    with pytest.raises(tfr.LayoutError, match="leads nowhere"):
+        tfr.verify(data)
+
+
 def test_on_stores(store: Server) -> None:
     target = f"{store.url}/verify"
     options = store.storage_options
@@ -163,6 +189,15 @@ def test_the_command(data: Path) -> None:
     wrong = CliRunner().invoke(program, ["verify", str(data), "--record-type", "SequenceExample"])
     assert wrong.exit_code == 1
     assert CliRunner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
+
+
+def test_the_command_tells_paths_that_are_no_utf8(tmp_path: Path) -> None:
+    folder = tmp_path / "a\udcff"
+    folder.mkdir()
+    (folder / "b").write_bytes(FRAMES[0][:-1])
+    done = CliRunner().invoke(program, ["verify", str(folder)])
+    [fault] = json.loads(done.stdout)["faults"]
+    assert (done.exit_code, fault["path"]) == (1, str(folder / "b"))
 
 
 def test_warnings_tell_the_ranges(data: Path) -> None:

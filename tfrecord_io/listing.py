@@ -64,6 +64,8 @@ class Listed:
         The files.
     manifest : Manifest or None
         That of `root`.
+    data_sets : tuple of str
+        Folders below `root` that are data sets themselves.
     """
 
     location: int
@@ -73,6 +75,7 @@ class Listed:
     below: str
     infos: list[FileInfo]
     manifest: Manifest | None
+    data_sets: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -166,6 +169,7 @@ def list_paths(
                     below=look.below,
                     infos=[*look.infos],
                     manifest=look.manifest,
+                    data_sets=tuple(sorted(look.others - {look.root})),
                 )
             )
     return tuple(locations), found

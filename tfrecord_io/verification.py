@@ -1,8 +1,8 @@
 """Whether a data set is sound: every byte of its files, and what its manifest says of them.
 
-Reading finds damage in what it reads. It does not find that a file is gone, or that another one
-stands in its place: of files, the manifest gives types and rows to those that still have the size
-it says, and any others are read as they are. So `verify` holds one to the other.
+Reading finds damage in what it reads. It does not find that a file is gone, or that one of another
+size stands in its place: of files, the manifest gives types and rows to those that still have the
+size it says, and any others are read as they are. So `verify` holds one to the other.
 """
 
 from __future__ import annotations
@@ -12,12 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tfrecord_io.errors import CorruptDataWarning, OptionError, TFRecordError
+from tfrecord_io.errors import (
+    CorruptDataWarning,
+    LimitExceededError,
+    OptionError,
+    SchemaMismatchError,
+)
 from tfrecord_io.listing import Listed
+from tfrecord_io.manifest import Manifest, ManifestFile, read_manifest
 from tfrecord_io.options import CodecName, Limits, RecordType
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Paths, check_manifest, plan_files
-from tfrecord_io.storage import threads_for
+from tfrecord_io.storage import Storage, threads_for
 from tfrecord_io.tasks import decoding
 
 
@@ -81,9 +87,9 @@ def verify(
     """Read every byte of a data set and tell what is wrong, without an end at the first fault.
 
     Each frame is held to its two CRCs, each payload to protobuf's rules, each compressed stream to
-    its own checks, and each file has to end with a record. Of a folder that has a manifest, the
-    files it names have to be there, with the bytes and the records it says; that there are others
-    is no fault.
+    its own checks, and each file has to end with a record. Where a folder, or one below it, has a
+    manifest, the files it names have to be there, with the bytes and the number of records it says;
+    that there are others is no fault. Columns and types are not looked at.
 
     Parameters
     ----------
@@ -106,7 +112,10 @@ def verify(
     FileNotFoundError
         Nothing is there.
     OptionError
-        The files are of another format, or an argument that is none.
+        The files are of another format, one of them is a pipe or a device, or an argument that is
+        none.
+    LayoutError
+        A link that leads nowhere, or folders that name no partition.
     SchemaMismatchError
         The data set has records of another type than `record_type`.
     ManifestError
@@ -133,19 +142,22 @@ def verify(
         memory_map=memory_map,
         tell=listed.append,
     )
-    record_type = _record_type(listed, record_type)
+    data_sets = [data_set for one in listed for data_set in _data_sets(one)]
+    record_type = _record_type([one.manifest for one in data_sets], record_type)
     options = replace(plan.options, record_type=record_type, on_corrupt="skip_record")
     total = sum(task.file.size for task in plan.tasks)
     done = records = 0
-    other_size = _of_another_size(listed)
+    described = {url: file for one in data_sets for url, file in one.files()}
     faults = []
     count = threads_for(plan.locations, plan.storage_options, threads)
     for task, rows, found in _looked_at(replace(plan, options=options), count):
-        url = task.file.url
-        if url in other_size:
-            faults.append(Fault(path=url, what=other_size[url]))
-        elif task.rows not in (None, rows) and not found:
-            what = f"the manifest says that it has {task.rows} records, and it has {rows}"
+        url, size = task.file.url, task.file.size
+        said = described.get(url)
+        if said is not None and said.bytes != size:
+            what = f"the manifest says that it has {said.bytes} bytes, and it has {size}"
+            faults.append(Fault(path=url, what=what))
+        elif said is not None and said.rows != rows and not found:
+            what = f"the manifest says that it has {said.rows} records, and it has {rows}"
             faults.append(Fault(path=url, what=what))
         faults += found
         records += rows
@@ -156,12 +168,53 @@ def verify(
         files=len(plan.tasks),
         records=records,
         bytes=total,
-        faults=(*faults, *_missing(listed)),
+        faults=(*faults, *(fault for one in data_sets for fault in one.missing())),
     )
 
 
-def _record_type(listed: Sequence[Listed], asked: RecordType | None) -> RecordType:
-    manifests = [one.manifest for one in listed if one.manifest is not None]
+@dataclass(frozen=True, slots=True)
+class _DataSet:
+    """A folder that has a manifest."""
+
+    storage: Storage
+    root: str
+    manifest: Manifest
+    there: frozenset[str]
+
+    def files(self) -> Iterator[tuple[str, ManifestFile]]:
+        """Give the URL of each file that the manifest names, and what it says of it."""
+        for file in self.manifest.files:
+            yield self.storage.url(self._path(file)), file
+
+    def missing(self) -> Iterator[Fault]:
+        """Give those that are not there."""
+        for url, file in self.files():
+            path = self._path(file)
+            # Of a folder below, the manifest may be newer than what was listed.
+            if path not in self.there and not self.storage.exists(path):
+                yield Fault(
+                    path=url,
+                    what=f"the manifest says that it is there and has {file.rows} records, and it "
+                    "is not",
+                )
+
+    def _path(self, file: ManifestFile) -> str:
+        return f"{self.root.rstrip('/')}/{file.path}"
+
+
+def _data_sets(listed: Listed) -> Iterator[_DataSet]:
+    """Give the data set that was listed, and those below it."""
+    storage = listed.storage
+    there = frozenset(info.path for info in listed.infos)
+    if listed.manifest is not None:
+        yield _DataSet(storage, listed.root, listed.manifest, there)
+    for root in listed.data_sets:
+        manifest = read_manifest(storage, root)
+        if manifest is not None:
+            yield _DataSet(storage, root, manifest, there)
+
+
+def _record_type(manifests: Sequence[Manifest], asked: RecordType | None) -> RecordType:
     for manifest in manifests:
         check_manifest(manifest, "tfrecord", asked or manifest.record_type)
     types = {manifest.record_type for manifest in manifests} - {None}
@@ -187,7 +240,7 @@ def _looked_at(plan: ScanPlan, threads: int) -> Iterator[tuple[ScanTask, int, li
                             ]
                         else:
                             rows += item.num_rows
-                except TFRecordError as error:
+                except (LimitExceededError, SchemaMismatchError) as error:
                     faults.append(Fault(path=task.file.url, start=error.offset, what=error.what))
                     yield task, rows, faults
                     # The others of this run end with it.
@@ -196,31 +249,3 @@ def _looked_at(plan: ScanPlan, threads: int) -> Iterator[tuple[ScanTask, int, li
                 yield task, rows, faults
             else:
                 return
-
-
-def _of_another_size(listed: Sequence[Listed]) -> dict[str, str]:
-    """Return what is wrong with files that have another length than their manifest says."""
-    wrong = {}
-    for one in listed:
-        sizes = {info.path: info.size for info in one.infos}
-        for url, path, file_bytes, _ in _named(one):
-            size = sizes.get(path, file_bytes)
-            if size != file_bytes:
-                wrong[url] = f"the manifest says that it has {file_bytes} bytes, and it has {size}"
-    return wrong
-
-
-def _missing(listed: Sequence[Listed]) -> Iterator[Fault]:
-    for one in listed:
-        there = {info.path for info in one.infos}
-        for url, path, _, rows in _named(one):
-            if path not in there:
-                what = f"the manifest says that it is there and has {rows} records, and it is not"
-                yield Fault(path=url, what=what)
-
-
-def _named(one: Listed) -> Iterator[tuple[str, str, int, int]]:
-    """Give the URL, path, bytes and rows of each file that a manifest names."""
-    for file in one.manifest.files if one.manifest is not None else ():
-        path = f"{one.root.rstrip('/')}/{file.path}"
-        yield one.storage.url(path), path, file.bytes, file.rows

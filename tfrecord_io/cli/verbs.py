@@ -56,7 +56,8 @@ def write(text: str) -> None:
     if sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
     try:
-        sys.stdout.buffer.write(text.encode())
+        # Of a path that is no UTF-8, JSON takes the escapes.
+        sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
