@@ -141,6 +141,7 @@ def test_clean_says_what_it_would_do(data):
     assert said == {"finished": [], "removed": [], "running": [], "uploads": 0, "done": False}
     assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
     assert "No such file" in run("clean", data / "no", code=3).stderr
+    assert "stale_after" in run("clean", data, "--stale-after", "nan", code=2).stderr
 
 
 def test_clean_shows_open_uploads(s3_server):

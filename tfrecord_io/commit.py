@@ -27,6 +27,7 @@ from tfrecord_io.errors import (
     CommitConflictError,
     CommitError,
     CommitStateUnknownError,
+    OptionError,
     PrecisionWarning,
     warn,
 )
@@ -237,7 +238,11 @@ def clean(
     ------
     FileNotFoundError
         Nothing is there.
+    OptionError
+        A `stale_after` that is no number of seconds.
     """
+    if not stale_after >= 0:
+        raise OptionError(f"stale_after is {stale_after!r}; it must be 0 or more seconds")
     storage, root = open_storage(path, storage_options)
     # In a store of uploads there may be some without any file.
     if storage.stages_by == "upload" or storage.is_folder(root):
