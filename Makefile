@@ -95,5 +95,7 @@ $(KERNEL): $(ENVIRONMENT)
 	@echo "Building the kernel ..."
 	@rm -f tfrecord_io/_native*.so $(VENV)/.kernel-*
 	@$(PIP) --no-deps --editable .
+	@ls tfrecord_io/_native*.so >/dev/null 2>&1 || { \
+		echo "the kernel was not built; cargo build $(MANIFEST) tells why" >&2; exit 1; }
 	@$(BIN)/python -c "from tfrecord_io._native import IS_DEBUG_BUILD as d; assert not d, 'a debug build'"
 	@touch $@
