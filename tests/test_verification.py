@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,34 @@ def test_the_type_is_the_manifests(tmp_path: Path) -> None:
         tfr.verify(tmp_path / "parquet")
     with pytest.raises(FileNotFoundError):
         tfr.verify(tmp_path / "no")
+
+
+def test_values_that_do_not_fit_the_manifests_columns(tmp_path: Path, codec: str) -> None:
+    schema = pa.schema([pa.field("n", pa.int8(), nullable=False), ("d", pa.decimal128(6, 2))])
+    for name in ("one", "two"):
+        table = pa.table([range(5), [None, *map(Decimal, "1234")]], schema=schema)
+        tfr.write_table(table, tmp_path / name)
+    assert tfr.verify(tmp_path, codec=codec).is_sound  # type: ignore[arg-type]
+    one, two = (tmp_path / name / "part-00000-000.tfrecord" for name in ("one", "two"))
+    frames = [frame(example(n=n, more="features")) for n in range(5)]
+    one.write_bytes(b"".join([*frames[:2], frame(example(n=300)), frames[3], frames[4]]))
+    two.write_bytes(b"".join([*frames[:2], frame(example(n="2")), frames[3], frames[4]]))
+    flip(one, one.stat().st_size - 5)
+    for root in (tmp_path, [tmp_path / "one", tmp_path / "two"]):
+        report = tfr.verify(root, codec=codec)  # type: ignore[arg-type]
+        assert (report.files, report.records) == (2, 9)
+        start, end = len(frames[0]) * 2, one.stat().st_size
+        assert places(report) == [
+            (str(one), None, None),
+            (str(one), end - len(frames[4]), end),
+            (str(one), start, None),
+            (str(two), None, None),
+            (str(two), start, None),
+        ]
+        assert [fault.feature for fault in report.faults] == [None, None, "n", None, "n"]
+        words = ["bytes, and it has", "payload", "int8", "bytes, and it has", "BytesList"]
+        for fault, word in zip(report.faults, words, strict=True):
+            assert word in fault.what
 
 
 def test_data_sets_below_a_folder(tmp_path: Path) -> None:

@@ -428,16 +428,24 @@ class Runner:
         return run
 
 
-def decoding(plan: ScanPlan) -> Runner:
-    """Return what reads a plan's tasks."""
-    wire = wire_schema(plan.file_schema, reading=True, rounded=plan.rounded)
+def decoding(plan: ScanPlan, others: Mapping[str, ScanPlan] | None = None) -> Runner:
+    """Return what reads a plan's tasks.
+
+    `others` has, by their URL, plans of other columns for some of the files.
+    """
+    others = others or {}
     options = plan.options.decode_options()
-    return Runner(
-        plan.locations,
-        plan.storage_options,
-        plan.options,
-        lambda codec, file: Decoding(codec.decoder(wire, options), plan, file),
-    )
+    plans = {id(one): one for one in (plan, *others.values())}
+    wires = {
+        key: wire_schema(one.file_schema, reading=True, rounded=one.rounded)
+        for key, one in plans.items()
+    }
+
+    def work(codec: Codec, file: ScanFile) -> Work:
+        of_file = others.get(file.url, plan)
+        return Decoding(codec.decoder(wires[id(of_file)], options), of_file, file)
+
+    return Runner(plan.locations, plan.storage_options, plan.options, work)
 
 
 def warned(items: Iterable[Any]) -> Iterator[Any]:

@@ -2,7 +2,8 @@
 
 Reading finds damage in what it reads. It does not find that a file is gone, or that one of another
 size stands in its place: of files, the manifest gives types and rows to those that still have the
-size it says, and any others are read as they are. So `verify` holds one to the other.
+size it says, and any others are read as they are. Nor does it look at columns that nobody asks for.
+So `verify` holds one to the other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import pyarrow.types as pat
 
 from tfrecord_io.errors import (
     CorruptDataWarning,
@@ -23,6 +26,7 @@ from tfrecord_io.manifest import Manifest, ManifestFile, read_manifest
 from tfrecord_io.options import CodecName, Limits, RecordType
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Paths, check_manifest, plan_files
+from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import Storage, threads_for
 from tfrecord_io.tasks import decoding
 
@@ -37,8 +41,11 @@ class Fault:
         The file.
     start, end : int or None
         Which of its bytes, in the decompressed file: where the damage begins, and where the next
-        sound record does. An `end` of None with a `start`: nothing behind it was looked at. Both
-        are None where the file as a whole is not what the manifest says.
+        sound record does. An `end` of None with a `start`: what stands behind it was not looked at,
+        or not for the same fault. Both are None where the file as a whole is not what the manifest
+        says.
+    feature : str or None
+        Whose values do not fit.
     what : str
         What is wrong.
     """
@@ -46,6 +53,7 @@ class Fault:
     path: str
     start: int | None = None
     end: int | None = None
+    feature: str | None = None
     what: str
 
 
@@ -88,8 +96,9 @@ def verify(
 
     Each frame is held to its two CRCs, each payload to protobuf's rules, each compressed stream to
     its own checks, and each file has to end with a record. Where a folder, or one below it, has a
-    manifest, the files it names have to be there, with the bytes and the number of records it says;
-    that there are others is no fault. Columns and types are not looked at.
+    manifest, the files it names have to be there, with the bytes and the number of records it says,
+    and each value has to fit the column of that name; of those that do not, the first of a file is
+    told. That there are other files, or other features in the records, is no fault.
 
     Parameters
     ----------
@@ -147,10 +156,16 @@ def verify(
     options = replace(plan.options, record_type=record_type, on_corrupt="skip_record")
     total = sum(task.file.size for task in plan.tasks)
     done = records = 0
-    described = {url: file for one in data_sets for url, file in one.files()}
+    plan = replace(plan, options=options)
+    described: dict[str, ManifestFile] = {}
+    held: dict[str, ScanPlan] = {}
+    for one in data_sets:
+        files = dict(one.files())
+        described |= files
+        held |= dict.fromkeys(files, one.plan(plan))
     faults = []
     count = threads_for(plan.locations, plan.storage_options, threads)
-    for task, rows, found in _looked_at(replace(plan, options=options), count):
+    for task, rows, found in _looked_at(plan, held, count):
         url, size = task.file.url, task.file.size
         said = described.get(url)
         if said is not None and said.bytes != size:
@@ -185,6 +200,12 @@ class _DataSet:
         """Give the URL of each file that the manifest names, and what it says of it."""
         for file in self.manifest.files:
             yield self.storage.url(self._path(file)), file
+
+    def plan(self, plan: ScanPlan) -> ScanPlan:
+        """Return a plan for the columns of the manifest."""
+        schema = self.manifest.schema
+        decimals = [field.name for field in schema if pat.is_decimal(leaf_type(field.type))]
+        return replace(plan, schema=schema, file_schema=schema, rounded=frozenset(decimals))
 
     def missing(self) -> Iterator[Fault]:
         """Give those that are not there."""
@@ -223,29 +244,45 @@ def _record_type(manifests: Sequence[Manifest], asked: RecordType | None) -> Rec
     return asked or next(iter(types), None) or "Example"
 
 
-def _looked_at(plan: ScanPlan, threads: int) -> Iterator[tuple[ScanTask, int, list[Fault]]]:
-    """Give each task with its sound records and what is wrong with its file."""
-    runner = decoding(plan)
+def _looked_at(
+    plan: ScanPlan, held: dict[str, ScanPlan], threads: int
+) -> Iterator[tuple[ScanTask, int, list[Fault]]]:
+    """Give each task with its sound records and what is wrong with its file.
+
+    `held` has, by their URL, plans of the columns that files are held to.
+    """
     left = list(plan.tasks)
+    misfit: Fault | None = None
     while left:
+        runner = decoding(plan, held)
         with contextlib.closing(runner.run_all(left, threads)) as streams:
             for index, (task, items) in enumerate(zip(left, streams, strict=True)):
+                url = task.file.url
                 rows = 0
                 faults: list[Fault] = []
+                end: Fault | None = None
                 try:
                     for item in items:
                         if isinstance(item, CorruptDataWarning):
-                            faults += [
-                                Fault(path=task.file.url, **one._asdict()) for one in item.ranges
-                            ]
+                            faults += [Fault(path=url, **one._asdict()) for one in item.ranges]
                         else:
                             rows += item.num_rows
                 except (LimitExceededError, SchemaMismatchError) as error:
-                    faults.append(Fault(path=task.file.url, start=error.offset, what=error.what))
-                    yield task, rows, faults
-                    # The others of this run end with it.
+                    end = Fault(
+                        path=url, start=error.offset, feature=error.feature, what=error.what
+                    )
+                    if isinstance(error, SchemaMismatchError) and held.pop(url, None) is not None:
+                        # The others of this run end with it. What is damaged shows without columns.
+                        misfit, left = end, left[index:]
+                        break
+                if misfit is not None and (end is None or misfit.start != end.start):
+                    faults.append(misfit)
+                misfit = None
+                if end is not None:
+                    faults.append(end)
+                yield task, rows, faults
+                if end is not None:
                     left = left[index + 1 :]
                     break
-                yield task, rows, faults
             else:
                 return

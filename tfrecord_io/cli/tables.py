@@ -125,6 +125,8 @@ def fault_text(fault: Fault) -> Text:
     if fault.start is not None:
         end = "the end" if fault.end is None else f"{fault.end:,}"
         place = f" bytes {fault.start:,} to {end}"
+    if fault.feature is not None:
+        place += f" feature {printable(repr(fault.feature))}"
     what = printable(fault.what)
     return Text.assemble((printable(fault.path), "bold"), (place, "dim"), f": {what}")
 
