@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.frames import examples
+from tests.support.peaks import peak_bytes
 from tests.support.trees import data_files, tree
 from tfrecord_io import (
     CleanResult,
@@ -521,23 +522,6 @@ def test_a_killed_worker_neither_loses_nor_duplicates_rows(
 class TestMemory:
     """Coarse: a conversion of much data needs far less memory than the data."""
 
-    def peak_bytes(self, tmp_path: Path, call: str) -> int:
-        code = (
-            "from tfrecord_io import convert\n"
-            f"{call}\n"
-            "status = open('/proc/self/status').read()\n"
-            "print(int(status.partition('VmHWM:')[2].split()[0]) * 1024)"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
-        )
-        return int(done.stdout)
-
     def test_streams_both_ways(self, tmp_path: Path) -> None:
         numbers = np.arange(600 * 131_072, dtype=np.float32)
         values = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 131_072)
@@ -551,9 +535,9 @@ class TestMemory:
             use_dictionary=False,
         )
         del data, values, numbers
-        base = self.peak_bytes(tmp_path, "import dask, pyarrow.parquet")
-        there = self.peak_bytes(tmp_path, "convert('x.parquet', 'ds', scheduler='synchronous')")
-        back = self.peak_bytes(
+        base = peak_bytes(tmp_path, "import dask, pyarrow.parquet")
+        there = peak_bytes(tmp_path, "convert('x.parquet', 'ds', scheduler='synchronous')")
+        back = peak_bytes(
             tmp_path,
             "from tfrecord_io.formats import writing\nwriting._GROUP_BYTES = 2**23\n"
             "convert('ds', 'y.parquet', scheduler='synchronous')",

@@ -4,6 +4,7 @@ import gzip
 import random
 import re
 import struct
+import sys
 import warnings
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support import wire
 from tests.support.frames import example, examples, frame, header, records, sequence_example
+from tests.support.peaks import peak_bytes
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -671,6 +673,25 @@ def test_a_bad_length_is_never_allocated(tmp_path, codec):
     with pytest.raises(TruncatedRecordError):
         read_table(tmp_path, schema=SCHEMA, codec=codec)
     assert pa.total_allocated_bytes() < 100_000_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
+@pytest.mark.parametrize(
+    "record",
+    [
+        wire.sequence_example(lists=[wire.entry(b"x", b"\x0a\0" * 10_000_000)]),
+        wire.field(1, b"\x0a\0" * 10_000_000),
+        wire.field(2, b"\x0a\0" * 10_000_000),
+    ],
+    ids=["steps", "context", "feature lists"],
+)
+def test_many_entries_of_two_bytes_take_little_memory(tmp_path, record):
+    (tmp_path / "a").write_bytes(frame(record))
+    call = "try: infer_schema('a', record_type='SequenceExample', codec='native')\n"
+    call += "except LimitExceededError: pass"
+    peak = peak_bytes(tmp_path, call)
+    (tmp_path / "a").write_bytes(frame(wire.sequence_example()))
+    assert peak - peak_bytes(tmp_path, call) < 5 * len(record)
 
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "skip_file", "keep"])

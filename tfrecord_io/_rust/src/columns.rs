@@ -9,7 +9,7 @@ use arrow_schema::{DataType, FieldRef};
 use crate::block::Cells;
 use crate::canonical::{Kind, Span, for_each_step, one_varint};
 use crate::leaf::{Input, Leaf, room};
-use crate::message::Values;
+use crate::message::{Steps, Values};
 use crate::packed::unpack;
 
 /// Call `push` with each cell until one does not fit.
@@ -284,17 +284,17 @@ impl Column {
     }
 
     /// The same for a feature list.
-    pub fn push_feature_list(
-        &mut self,
-        steps: &[Values<'_>],
-        input: Input<'_>,
-    ) -> Result<(), String> {
+    pub fn push_feature_list(&mut self, steps: &Steps<'_>, input: Input<'_>) -> Result<(), String> {
         if let Nesting::Steps { outer, inner, inner_nulls } = &mut self.nesting {
-            for values in steps {
-                inner_nulls.append(*values != Values::None);
-                self.leaf.push_values(values, input)?;
-                inner.close(self.leaf.len());
-            }
+            let mut fits = Ok(());
+            steps.each(|values| {
+                if fits.is_ok() {
+                    inner_nulls.append(*values != Values::None);
+                    fits = self.leaf.push_values(values, input);
+                    inner.close(self.leaf.len());
+                }
+            });
+            fits?;
             outer.close(inner.count());
         }
         self.end_row();

@@ -19,7 +19,7 @@ use crate::columns::Column;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::leaf::Input;
-use crate::message::{Message, Values};
+use crate::message::{Message, Steps, Values};
 use crate::walk::{Action, Unknown, Walker};
 
 /// What a payload is.
@@ -253,7 +253,7 @@ impl Decoder {
         // Of duplicate keys the last counts.
         let context: HashMap<&[u8], &Values<'_>> =
             message.context.iter().map(|(key, values)| (*key, values)).collect();
-        let lists: HashMap<&[u8], &Vec<Values<'_>>> =
+        let lists: HashMap<&[u8], &Steps<'_>> =
             message.feature_lists.iter().map(|(key, steps)| (*key, steps)).collect();
         for column in &mut self.columns {
             let name = column.name.clone();
@@ -325,8 +325,10 @@ pub fn parse(
     place: Place,
 ) -> Result<Message<'_>> {
     let (message, name) = match record_type {
-        RecordType::SequenceExample => (Message::sequence_example(payload), "SequenceExample"),
-        _ => (Message::example(payload), "Example"),
+        RecordType::SequenceExample => {
+            (Message::sequence_example(payload, max_features), "SequenceExample")
+        }
+        _ => (Message::example(payload, max_features), "Example"),
     };
     let message = message.map_err(|_| {
         Fault::boxed(
@@ -355,7 +357,8 @@ pub fn parse(
 /// Record type Example must not drop feature lists in silence.
 pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Place) -> Result<()> {
     if record_type != RecordType::Example
-        || !Message::sequence_example(payload).is_ok_and(|message| message.feature_list_entries > 0)
+        || !Message::sequence_example(payload, 0)
+            .is_ok_and(|message| message.feature_list_entries > 0)
     {
         return Ok(());
     }

@@ -12,7 +12,7 @@ use crate::canonical::{Kind, Span, for_each_bytes, for_each_step, one_varint};
 use crate::decode::{RecordType, parse};
 use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
-use crate::message::Values;
+use crate::message::{Steps, Values};
 use crate::packed;
 use crate::walk::{Action, Sink, Unknown, Walker};
 
@@ -122,6 +122,12 @@ pub struct Observer {
     walker: Walker,
 }
 
+/// What the readable decoder found under a name.
+enum Found<'a> {
+    One(&'a Values<'a>),
+    Steps(&'a Steps<'a>),
+}
+
 /// Confirms what is known already.
 struct Known<'a>(&'a [Feature]);
 
@@ -222,11 +228,10 @@ impl Observer {
         let message = parse(payload, self.record_type, self.max_features, place)?;
         crate::decode::refuse_feature_lists(payload, self.record_type, place)?;
         let sighting = (self.cursor.offset, self.cursor.record);
-        let context =
-            message.context.iter().map(|(key, values)| (false, *key, std::slice::from_ref(values)));
-        let lists = message.feature_lists.iter().map(|(key, steps)| (true, *key, steps.as_slice()));
+        let context = message.context.iter().map(|(key, one)| (false, *key, Found::One(one)));
+        let lists = message.feature_lists.iter().map(|(key, all)| (true, *key, Found::Steps(all)));
         // Of duplicate keys the last counts, at the place of the first.
-        let mut entries: Vec<(bool, &[u8], &[Values<'_>])> = Vec::new();
+        let mut entries: Vec<(bool, &[u8], Found<'_>)> = Vec::new();
         let mut positions: HashMap<(bool, &[u8]), usize> = HashMap::new();
         for entry in context.chain(lists) {
             let position = *positions.entry((entry.0, entry.1)).or_insert(entries.len());
@@ -237,10 +242,12 @@ impl Observer {
             }
         }
         self.check_name_count(&entries)?;
-        for (is_feature_list, key, steps) in entries {
+        for (is_feature_list, key, found) in entries {
             let index = self.feature_at(is_feature_list, key, sighting);
-            for values in steps {
-                self.features[index].take_in(values, sighting);
+            let feature = &mut self.features[index];
+            match found {
+                Found::One(values) => feature.take_in(values, sighting),
+                Found::Steps(steps) => steps.each(|values| feature.take_in(values, sighting)),
             }
             self.expect(index);
         }
@@ -248,8 +255,8 @@ impl Observer {
     }
 
     /// A record that has too many new names leaves no trace.
-    fn check_name_count(&self, entries: &[(bool, &[u8], &[Values<'_>])]) -> Result<()> {
-        let is_new = |(is_feature_list, key, _): &&(bool, &[u8], &[Values<'_>])| {
+    fn check_name_count(&self, entries: &[(bool, &[u8], Found<'_>)]) -> Result<()> {
+        let is_new = |(is_feature_list, key, _): &&(bool, &[u8], Found<'_>)| {
             !self.by_name.contains_key(&(*is_feature_list, name_of(key)))
         };
         let count = self.features.len() + entries.iter().filter(is_new).count();

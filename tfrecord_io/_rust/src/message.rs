@@ -43,19 +43,40 @@ impl Values<'_> {
     }
 }
 
+/// The steps of a feature list, as bytes that are known to be sound.
+///
+/// A step may be two bytes, so that a record's steps are not held as values, but one at a time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Steps<'a> {
+    /// The FeatureList messages that merge; those without steps are left out.
+    lists: Vec<&'a [u8]>,
+}
+
+impl<'a> Steps<'a> {
+    pub fn each(&self, mut take: impl FnMut(&Values<'a>)) {
+        for bytes in &self.lists {
+            let sound = each_step(bytes, |values| take(&values));
+            debug_assert!(sound.is_ok());
+        }
+    }
+}
+
 /// A record's entries in the order of the wire, duplicates of a key included (the last counts).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message<'a> {
     pub context: Vec<(&'a [u8], Values<'a>)>,
-    pub feature_lists: Vec<(&'a [u8], Vec<Values<'a>>)>,
+    pub feature_lists: Vec<(&'a [u8], Steps<'a>)>,
     /// How many entries there are, those that upb takes for unknown fields included.
     pub context_entries: usize,
     pub feature_list_entries: usize,
+    /// Only the first so many entries are held.
+    most: usize,
 }
 
 impl<'a> Message<'a> {
-    pub fn example(payload: &'a [u8]) -> Result<Self> {
-        let mut message = Self::default();
+    /// The message with its first `most` entries: an entry may be two bytes.
+    pub fn example(payload: &'a [u8], most: usize) -> Result<Self> {
+        let mut message = Self { most, ..Self::default() };
         fields(payload, 0, |reader, tag| {
             if !tag.is_len(1) {
                 return Ok(false);
@@ -66,8 +87,9 @@ impl<'a> Message<'a> {
         Ok(message)
     }
 
-    pub fn sequence_example(payload: &'a [u8]) -> Result<Self> {
-        let mut message = Self::default();
+    /// The same for a SequenceExample.
+    pub fn sequence_example(payload: &'a [u8], most: usize) -> Result<Self> {
+        let mut message = Self { most, ..Self::default() };
         fields(payload, 0, |reader, tag| {
             if tag.is_len(1) {
                 features(reader.delimited()?, &mut message)?;
@@ -131,7 +153,9 @@ fn features<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
         let mut values = Values::None;
         let key = entry(reader.delimited()?, |bytes| feature(bytes, 3, &mut values))?;
         message.context_entries += 1;
-        message.context.extend(key.map(|key| (key, values)));
+        if message.context_entries <= message.most {
+            message.context.extend(key.map(|key| (key, values)));
+        }
         Ok(true)
     })
 }
@@ -141,20 +165,30 @@ fn feature_lists<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
         if !tag.is_len(1) {
             return Ok(false);
         }
-        let mut steps = Vec::new();
+        let mut steps = Steps::default();
         let key = entry(reader.delimited()?, |bytes| {
-            fields(bytes, 3, |reader, tag| {
-                if !tag.is_len(1) {
-                    return Ok(false);
-                }
-                let mut values = Values::None;
-                feature(reader.delimited()?, 4, &mut values)?;
-                steps.push(values);
-                Ok(true)
-            })
+            let mut has_steps = false;
+            each_step(bytes, |_| has_steps = true)?;
+            steps.lists.extend(has_steps.then_some(bytes));
+            Ok(())
         })?;
         message.feature_list_entries += 1;
-        message.feature_lists.extend(key.map(|key| (key, steps)));
+        if message.feature_list_entries <= message.most {
+            message.feature_lists.extend(key.map(|key| (key, steps)));
+        }
+        Ok(true)
+    })
+}
+
+/// Call `take` for each Feature of a FeatureList.
+fn each_step<'a>(bytes: &'a [u8], mut take: impl FnMut(Values<'a>)) -> Result<()> {
+    fields(bytes, 3, |reader, tag| {
+        if !tag.is_len(1) {
+            return Ok(false);
+        }
+        let mut values = Values::None;
+        feature(reader.delimited()?, 4, &mut values)?;
+        take(values);
         Ok(true)
     })
 }
