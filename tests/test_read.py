@@ -68,6 +68,11 @@ def manifest(folder: Path, schema, partitions=(), *, rows=1, **changes):
     (folder / "_SUCCESS").write_bytes(made.dumps())
 
 
+MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5)
+WAIT = datetime.timedelta(hours=1, seconds=2)
+CLOCK = datetime.time(1, 2, 3)
+
+
 class TestValues:
     def test_inferred(self, file, codec):
         table = read_table(file, codec=codec)
@@ -392,6 +397,40 @@ class TestManifest:
         assert read_table(tmp_path) == schema.empty_table()
         assert count_rows(tmp_path) == 0
 
+    @pytest.mark.parametrize(
+        ("nulls", "values"),
+        [
+            (pa.null(), pa.array([1])),
+            (pa.null(), pa.array([MOMENT], pa.timestamp("ms"))),
+            (pa.null(), pa.array([Decimal("99999999.99")], pa.decimal128(10, 2))),
+            (pa.list_(pa.null()), pa.array([["a", "b"]])),
+        ],
+    )
+    def test_nulls_of_one_data_set_and_values_of_another(self, tmp_path, nulls, values):
+        write_table(pa.table({"x": pa.nulls(2, nulls)}), tmp_path / "a")
+        write_table(pa.table({"x": values}), tmp_path / "b", float64="cast")
+        for names in ("ab", "ba", "aba"):
+            table = read_table([tmp_path / name for name in names])
+            assert table.schema.field("x").type == values.type
+            expected = [
+                x for name in names for x in {"a": [None] * 2, "b": values.to_pylist()}[name]
+            ]
+            assert table["x"].to_pylist() == expected
+
+    def test_nulls_of_one_data_set_and_another_unit(self, tmp_path):
+        write_table(pa.table({"x": pa.nulls(1)}), tmp_path / "a")
+        times = pa.array([MOMENT], pa.timestamp("ms"))
+        write_table(pa.table({"x": times}), tmp_path / "b")
+        schema = pa.schema([("x", pa.timestamp("us"))])
+        table = read_table([tmp_path / "a", tmp_path / "b"], schema=schema)
+        assert table["x"].to_pylist() == [None, MOMENT]
+
+    def test_data_sets_that_disagree(self, tmp_path):
+        write_table(pa.table({"x": [1]}), tmp_path / "a")
+        write_table(pa.table({"x": ["1"]}), tmp_path / "b")
+        with pytest.raises(InferenceError, match="'x' is int64 in one data set and string in ano"):
+            read_table([tmp_path / "a", tmp_path / "b"])
+
     def test_another_writers_marker(self, file):
         (file.parent / "_SUCCESS").touch()
         assert read_table(file.parent).num_rows == 3
@@ -406,11 +445,6 @@ class TestManifest:
         manifest(file.parent, [], record_type="SequenceExample")
         with pytest.raises(SchemaMismatchError, match="record_type='SequenceExample'"):
             read_table(file.parent)
-
-
-MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5)
-WAIT = datetime.timedelta(hours=1, seconds=2)
-CLOCK = datetime.time(1, 2, 3)
 
 
 class TestUnits:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.types as pat
 
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -29,7 +28,7 @@ from tfrecord_io.manifest import MANIFEST_NAME, Manifest, ManifestFile, read_man
 from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.publish import CommitRecord
-from tfrecord_io.schema import leaf_type, normal_schema, with_leaf
+from tfrecord_io.schema import is_nulls_of, normal_schema
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import Storage, Tree
 
@@ -188,23 +187,13 @@ def _joined(job: WriteJob, old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
         return None
     joined = []
     for before, added in zip(old, new, strict=True):
-        if before.type == added.type or _fits(added.type, before.type):
+        if before.type == added.type or is_nulls_of(added.type, before.type):
             joined.append(before)
-        elif _fits(before.type, added.type):
+        elif is_nulls_of(before.type, added.type):
             joined.append(added)
         else:
             return None
     return pa.schema(joined)
-
-
-def _fits(t: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether a column of nulls, or of lists of them, can be read as one of another type.
-
-    Of lists of nulls, codecs write those that are null and, in feature lists, steps that are null.
-    """
-    return bool(
-        pat.is_null(t) or (pat.is_null(leaf_type(t)) and with_leaf(t, leaf_type(other)) == other)
-    )
 
 
 def _columns(schema: pa.Schema) -> list[str]:

@@ -58,7 +58,7 @@ from tfrecord_io.options import (
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
-from tfrecord_io.schema import leaf_type, wire_schema, with_leaf
+from tfrecord_io.schema import is_nulls_of, leaf_type, wire_schema, with_leaf
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 from tfrecord_io.tasks import Note, Runner, read_task
 from tfrecord_io.work import Observing, path_value
@@ -625,15 +625,19 @@ def _file_schema(listing: _Listing, seen_in_files: Observation | pa.Schema) -> p
 
 def _rounded(found: list[_Found], schema: pa.Schema) -> frozenset[str]:
     """Return the columns of decimals that all files are known to have been written with."""
-    decimals = [field for field in schema if pat.is_decimal(leaf_type(field.type))]
     known = [one.manifest.schema if one.manifest is not None else pa.schema([]) for one in found]
+
+    def is_written(field: pa.Field, written: pa.Schema) -> bool:
+        index = written.get_field_index(field.name)
+        if index < 0:
+            return False
+        t = written.field(index).type
+        return bool(t == field.type) or is_nulls_of(t, field.type)
+
     return frozenset(
         field.name
-        for field in decimals
-        if all(
-            one.get_field_index(field.name) >= 0 and one.field(field.name).type == field.type
-            for one in known
-        )
+        for field in schema
+        if pat.is_decimal(leaf_type(field.type)) and all(is_written(field, one) for one in known)
     )
 
 
@@ -673,6 +677,8 @@ def _unit_of(field: pa.Field, asked: pa.DataType, manifest: Manifest | None) -> 
     if index < 0:
         return None
     found = leaf_type(manifest.schema.field(index).type)
+    if pat.is_null(found):
+        return None
     if pat.is_timestamp(found) and pat.is_timestamp(asked):
         return pa.timestamp(found.unit, asked.tz)
     if kind(found):
@@ -688,10 +694,15 @@ def _unit_of(field: pa.Field, asked: pa.DataType, manifest: Manifest | None) -> 
 
 def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
     fields: dict[str, pa.Field] = {}
-    for schema in {id(manifest): manifest.schema for manifest in manifests}.values():
-        for field in schema:
+    for manifest in {id(manifest): manifest for manifest in manifests}.values():
+        is_tfrecord = manifest.file_format == "tfrecord"
+        for field in manifest.schema:
             other = fields.setdefault(field.name, field)
-            if other.type != field.type:
+            if field.type == other.type or (is_tfrecord and is_nulls_of(field.type, other.type)):
+                continue
+            if is_tfrecord and is_nulls_of(other.type, field.type):
+                fields[field.name] = field
+            else:
                 raise InferenceError(
                     f"column {field.name!r} is {other.type} in one data set and {field.type} in "
                     "another; read them apart, or give a schema",

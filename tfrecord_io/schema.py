@@ -250,6 +250,16 @@ def _check_byte_array(schema: pa.Schema) -> None:
         )
 
 
+def is_nulls_of(t: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether records of a column of nulls, or of lists of them, are those of another type.
+
+    Of lists of nulls, codecs write those that are null and, in feature lists, steps that are null.
+    """
+    return bool(
+        pat.is_null(t) or (pat.is_null(leaf_type(t)) and with_leaf(t, leaf_type(other)) == other)
+    )
+
+
 def wire_field(field: pa.Field, *, reading: bool, is_rounded: bool = False) -> pa.Field:
     """Return the field that a codec decodes into or encodes from.
 
