@@ -33,7 +33,7 @@ LAYERS = (
     ("index_files", "verification", "record_options", "record_writer", "record_reader"),
     ("train", "io", "python_io"),
     ("engines", "conversion"),
-    ("statistics",),
+    ("statistics", "repairs"),
     ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_generator"),
     ("tf_dataset", "tf", "torch"),
     ("cli", "__init__"),

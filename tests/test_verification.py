@@ -16,6 +16,7 @@ import tfrecord_io as tfr
 from tests.support import wire
 from tests.support.frames import example, frame
 from tests.support.servers import Server
+from tests.support.trees import data_files, tree
 from tfrecord_io.cli.main import program
 from tfrecord_io.storage import open_storage
 
@@ -48,7 +49,9 @@ def test_sound_data(data: Path, codec: str) -> None:
     sizes = [part(data, month).stat().st_size for month in range(4)]
     seen: list[tuple[int, int]] = []
     report = tfr.verify(data, codec=codec, progress=lambda *done: seen.append(done))  # type: ignore[arg-type]
-    assert report == tfr.VerifyReport(files=4, records=40, bytes=sum(sizes), faults=())
+    assert report == tfr.VerifyReport(
+        files=4, records=40, bytes=sum(sizes), record_type="Example", faults=()
+    )
     assert report.is_sound
     assert seen == [(sum(sizes[: count + 1]), sum(sizes)) for count in range(4)]
 
@@ -190,6 +193,65 @@ def test_what_is_no_fault_of_the_data_is_raised(data: Path) -> None:
         tfr.verify(data)
 
 
+def test_repaired(data: Path, tmp_path: Path) -> None:
+    expected = tfr.read_table(data).to_pylist()
+    size = len(FRAMES[0])
+    flip(part(data, 0), 2 * size + 3)
+    part(data, 1).unlink()
+    seen: list[tuple[int, int]] = []
+    before = tree(data)
+    with pytest.warns(tfr.CorruptDataWarning):
+        report = tfr.repair(data, tmp_path / "sound", progress=lambda *at: seen.append(at))
+    assert places(tfr.verify(data)) == [
+        (fault.path, fault.start, fault.end) for fault in report.faults
+    ]
+    assert [fault.path for fault in report.faults] == [str(part(data, 0)), str(part(data, 1))]
+    assert (report.files, report.records) == (3, 29)
+    assert report.bytes == sum(len(text) for text in data_files(tmp_path / "sound").values())
+    assert tree(data) == before
+    assert tfr.verify(tmp_path / "sound").is_sound
+    kept = [row for row in expected if row["month"] != 1 and row["n"] != 2]
+    assert tfr.read_table(tmp_path / "sound").to_pylist() == kept
+    assert seen == sorted(seen)
+    assert seen[-1][0] == seen[-1][1] == 2 * 29 * size + 2 * size
+    with pytest.raises(tfr.DatasetExistsError):
+        tfr.repair(data, tmp_path / "sound")
+
+
+@pytest.mark.filterwarnings("ignore::tfrecord_io.CorruptDataWarning")
+def test_repaired_without_a_manifest(tmp_path: Path) -> None:
+    steps = pa.table({"x": [[[1], [2]], [[3]]], "f": [0.1, None], "p": ["", "b"]})
+    options: Any = {"record_type": "SequenceExample", "float64": "cast"}
+    tfr.write_table(steps, tmp_path / "ds", partition_by="p", empty_partition="null", **options)
+    expected = tfr.read_table(tmp_path / "ds", record_type="SequenceExample")
+    report = tfr.repair(tmp_path / "ds", tmp_path / "again")
+    assert (report.records, report.faults) == (2, ())
+    # A task of its own numbers each file.
+    texts = [sorted(data_files(tmp_path / name).values()) for name in ("ds", "again")]
+    assert texts[0] == texts[1]
+    again = tfr.read_table(tmp_path / "again", record_type="SequenceExample")
+    assert again.equals(expected)
+
+    (tmp_path / "ds" / "_SUCCESS").unlink()
+    file = tmp_path / "ds" / "p=b" / "part-00000-000.tfrecord"
+    file.write_bytes(file.read_bytes() * 2 + b"more")
+    tfr.repair(tmp_path / "ds", tmp_path / "sound", record_type="SequenceExample")
+    rows = tfr.read_table(tmp_path / "sound", record_type="SequenceExample").to_pylist()
+    first, second = expected.to_pylist()
+    assert rows == [first, second, second]
+    one = tmp_path / "one.tfrecord.gz"
+    report = tfr.repair(file, one, record_type="SequenceExample")
+    assert (report.files, report.records, len(report.faults)) == (1, 2, 1)
+    assert gzip.decompress(one.read_bytes()) == file.read_bytes()[:-4]
+
+
+def test_what_does_not_fit_is_not_left_out(data: Path, tmp_path: Path) -> None:
+    part(data, 0).write_bytes(frame(example(n="text")))
+    with pytest.raises(tfr.SchemaMismatchError):
+        tfr.repair(data, tmp_path / "sound")
+    assert not (tmp_path / "sound").exists()
+
+
 def test_on_stores(store: Server) -> None:
     target = f"{store.url}/verify"
     options = store.storage_options
@@ -218,6 +280,18 @@ def test_the_command(data: Path) -> None:
     wrong = CliRunner().invoke(program, ["verify", str(data), "--record-type", "SequenceExample"])
     assert wrong.exit_code == 1
     assert CliRunner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
+
+
+def test_the_command_repair(data: Path, tmp_path: Path) -> None:
+    flip(part(data, 1), 20)
+    arguments = ["repair", str(data), str(tmp_path / "sound"), "--compression", "gzip"]
+    done = CliRunner().invoke(program, arguments)
+    said = json.loads(done.stdout)
+    assert (done.exit_code, said["files"], said["records"]) == (0, 4, 39)
+    [fault] = said["faults"]
+    assert (fault["path"], fault["start"]) == (str(part(data, 1)), 0)
+    assert tfr.read_table(tmp_path / "sound").num_rows == 39
+    assert CliRunner().invoke(program, arguments).exit_code == 4
 
 
 def test_the_command_tells_paths_that_are_no_utf8(tmp_path: Path) -> None:

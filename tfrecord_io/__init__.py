@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
     from tfrecord_io.numpy_batches import Batches, Ragged, batches
+    from tfrecord_io.repairs import RepairReport, repair
     from tfrecord_io.statistics import compute_statistics
 
 __version__ = "0.1.0"
@@ -90,6 +91,7 @@ __all__ = [
     "PrecisionWarning",
     "Ragged",
     "ReferenceCodecWarning",
+    "RepairReport",
     "SchemaMismatchError",
     "TFRecordError",
     "TFRecordOptions",
@@ -111,6 +113,7 @@ __all__ = [
     "python_io",
     "read_table",
     "read_tfrecord",
+    "repair",
     "scan",
     "tf",
     "to_tfrecord",
@@ -131,6 +134,8 @@ _LAZY = {
     "Batches": "tfrecord_io.numpy_batches",
     "Ragged": "tfrecord_io.numpy_batches",
     "read_tfrecord": "tfrecord_io.engines.dask",
+    "repair": "tfrecord_io.repairs",
+    "RepairReport": "tfrecord_io.repairs",
     "to_tfrecord": "tfrecord_io.engines.dask",
 }
 

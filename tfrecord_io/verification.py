@@ -65,6 +65,8 @@ class VerifyReport:
     ----------
     files, records, bytes : int
         The files there are, the sound records in them, and the length of the files.
+    record_type : {"Example", "SequenceExample", "ByteArray"}
+        What the payloads were held to.
     faults : tuple of Fault
         What is wrong, in the order of the files, those that are missing last.
     """
@@ -72,6 +74,7 @@ class VerifyReport:
     files: int
     records: int
     bytes: int
+    record_type: RecordType
     faults: tuple[Fault, ...]
 
     @property
@@ -183,6 +186,7 @@ def verify(
         files=len(plan.tasks),
         records=records,
         bytes=total,
+        record_type=record_type,
         faults=(*faults, *(fault for one in data_sets for fault in one.missing())),
     )
 

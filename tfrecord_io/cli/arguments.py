@@ -277,6 +277,11 @@ schema = click.option(
     callback=parsed(read_schema),
     help="Columns and types, in a file like the output of 'tfrecord-io schema --json'.",
 )
+payloads = click.option(
+    "--record-type",
+    type=click.Choice(get_args(RecordType)),
+    help="Default: what the manifest says, else Example.",
+)
 sample_files = click.option(
     "--sample-files",
     type=click.IntRange(min=1),
@@ -312,14 +317,7 @@ formats = together(
     click.option("--from-format", metavar="NAME", help="Default: told by names, then by content."),
     click.option("--to-format", metavar="NAME", help="Default: told by the target's name."),
 )
-writing = together(
-    click.option(
-        "--partition-by",
-        metavar="NAME,...",
-        default="",
-        callback=parsed(parse_names),
-        help="Columns that become key=value folders.",
-    ),
+saving = together(
     click.option(
         "--mode",
         type=click.Choice(get_args(SaveMode)),
@@ -332,6 +330,16 @@ writing = together(
         metavar="NAME",
         help="Of the target's files: gzip, deflate, bzip2, zstd, snappy, lz4 or none.",
     ),
+)
+writing = together(
+    click.option(
+        "--partition-by",
+        metavar="NAME,...",
+        default="",
+        callback=parsed(parse_names),
+        help="Columns that become key=value folders.",
+    ),
+    saving,
     click.option("--compression-level", type=int),
     click.option(
         "--max-records-per-file",

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn, get_args
+from typing import Any, NoReturn
 
 import click
 import pyarrow as pa
@@ -23,7 +23,6 @@ from tfrecord_io.cli.verbs import DATA, Program, write
 from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.index_files import write_index
-from tfrecord_io.options import RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
@@ -230,11 +229,7 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
 
 @program.command()
 @arguments.paths
-@click.option(
-    "--record-type",
-    type=click.Choice(get_args(RecordType)),
-    help="Default: what the manifest says, else Example.",
-)
+@arguments.payloads
 @arguments.as_json
 @arguments.access
 def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
@@ -251,6 +246,34 @@ def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
         console.print(f"{report.records:,} sound records in {files}, {decimal(report.bytes)}")
     if not report.is_sound:
         raise SystemExit(DATA)
+
+
+@program.command()
+@click.argument("source", nargs=-1, required=True)
+@arguments.target
+@arguments.payloads
+@arguments.schema
+@arguments.saving
+@arguments.storage_options
+@arguments.target_storage_options
+@arguments.threads
+@arguments.as_json
+def repair(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> None:
+    """Write the sound records to TARGET and tell what is left out.
+
+    SOURCE is one or more folders, files or patterns. TARGET is a folder, or one file if its name
+    ends like one: x.tfrecord, x.tfrecord.gz.
+    """
+    with bytes_bar("repairing") as show:
+        report = tfrecord_io.repair(list(source), target, progress=show, **how)
+    console = Console(highlight=False, soft_wrap=True)
+    if is_json or not console.is_terminal:
+        write(json_line(dataclasses.asdict(report)))
+        return
+    for fault in report.faults:
+        console.print(fault_text(fault))
+    files = "1 file" if report.files == 1 else f"{report.files:,} files"
+    console.print(f"{report.records:,} sound records to {files}, {decimal(report.bytes)}")
 
 
 @program.command()
