@@ -447,6 +447,73 @@ class TestManifest:
             read_table(file.parent)
 
 
+class TestPartsOfADataSet:
+    """What is named is a part of a data set: its manifest says what the records hold."""
+
+    SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC"))])
+
+    @pytest.fixture(params=["local", "memory"])
+    def data(self, request, tmp_path):
+        root = str(tmp_path / "ds") if request.param == "local" else f"memory://{tmp_path}/ds"
+        times = pa.array([MOMENT, MOMENT], pa.timestamp("ms", "UTC"))
+        table = pa.table({"ts": times, "b": [True, None], "p": pa.array([1, 2])})
+        write_table(table, root, partition_by="p")
+        return root
+
+    @pytest.mark.parametrize(
+        "name",
+        ["p=1", "p=1/*", "p=[1]*", "p=1/part-00000-000.tfrecord", "p={1,3}/part*", "*1"],
+    )
+    def test_units_and_types(self, data, name, codec):
+        paths = [f"{data}/{name}"]
+        row = read_table(data, filters=[("p", "=", 1)]).to_pylist()[0]
+        table = read_table(paths, codec=codec)
+        assert table.schema.field("b").type == pa.bool_()
+        assert table.schema.field("ts").type == pa.timestamp("ms", "UTC")
+        assert {**row, **table.to_pylist()[0]} == row
+        given = read_table(paths, schema=self.SCHEMA, codec=codec)
+        assert given["ts"].to_pylist() == [row["ts"]]
+
+    def test_many_files(self, tmp_path):
+        table = pa.table({"b": [True] * 40})
+        write_table(table, tmp_path, rows_per_task=1)
+        files = sorted(tmp_path.glob("part*"))
+        assert read_table(files).equals(table)
+
+    def test_types_of_partitions(self, tmp_path):
+        table = pa.table({"x": [1, 2], "p": ["01", "02"], "q": ["1", "2"]})
+        write_table(table, tmp_path, partition_by=["p", "q"])
+        assert read_table(f"{tmp_path}/p=*", columns=["p"])["p"].to_pylist() == ["01", "02"]
+        assert read_table(tmp_path / "p=01").to_pylist() == [{"x": 1, "q": "1"}]
+
+    def test_data_sets_below_a_folder(self, tmp_path):
+        times = pa.array([MOMENT], pa.timestamp("ms", "UTC"))
+        for name in ("a", "p=1", "p=2/b"):
+            write_table(pa.table({"ts": times}), tmp_path / "all" / name)
+        (tmp_path / "all" / "a").rename(tmp_path / "all" / "p=3")
+        table = read_table(tmp_path / "all", schema=self.SCHEMA)
+        assert table["ts"].to_pylist() == [MOMENT.replace(tzinfo=datetime.timezone.utc)] * 3
+
+    def test_another_record_type_is_asked_for(self, data):
+        [row] = read_table(f"{data}/p=1", record_type="ByteArray").to_pylist()
+        assert row["byteArray"]
+
+    def test_other_files(self, tmp_path):
+        """What the manifest does not name is read as it is, or refused where units may differ."""
+        write_table(pa.table({"b": [True], "p": [1]}), tmp_path, partition_by="p")
+        write(tmp_path / "p=1" / "other", {"more": 1})
+        table = read_table(tmp_path / "p=1")
+        assert table.sort_by("more").to_pylist() == [
+            {"b": None, "more": 1},
+            {"b": True, "more": None},
+        ]
+        times = pa.table({"ts": pa.array([MOMENT], pa.timestamp("ms"))})
+        write_table(times, tmp_path / "times")
+        write(tmp_path / "times" / "other", {"ts": 5})
+        with pytest.raises(SchemaMismatchError, match="different units"):
+            read_table(f"{tmp_path}/times/*", schema=pa.schema([("ts", pa.timestamp("us"))]))
+
+
 class TestUnits:
     """A record holds a count; of what, its data set's manifest says, whatever the schema asks."""
 

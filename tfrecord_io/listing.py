@@ -10,12 +10,13 @@ hold several.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -66,6 +67,9 @@ class Listed:
         That of `root`.
     data_sets : tuple of str
         Folders below `root` that are data sets themselves.
+    manifests : mapping of str to Manifest
+        Those of other data sets that the files are in, by their folders: data sets below `root`,
+        and the one of which a part was named.
     """
 
     location: int
@@ -76,6 +80,16 @@ class Listed:
     infos: list[FileInfo]
     manifest: Manifest | None
     data_sets: tuple[str, ...] = ()
+    manifests: Mapping[str, Manifest] = field(default_factory=dict)
+
+    def manifests_of(self, folder: str) -> Iterator[tuple[str, Manifest]]:
+        """Give the data sets that a folder is in and their manifests, the nearest first."""
+        while folder not in self.manifests and "=" in folder.rpartition("/")[2]:
+            folder = _parent(folder)
+        if folder in self.manifests:
+            yield folder, self.manifests[folder]
+        if self.manifest is not None:
+            yield self.root, self.manifest
 
 
 @dataclass(slots=True)
@@ -141,6 +155,7 @@ def list_paths(
         A data set is being written.
     """
     named, locations, storages = _open(paths, storage_options)
+    manifests = [functools.cache(partial(read_manifest, storage)) for storage in storages]
     looks = [
         _look_at(storage, [one for one in named if one.location == location and not one.is_pattern])
         for location, storage in enumerate(storages)
@@ -158,8 +173,11 @@ def list_paths(
                     continue
                 together = folder
                 look = _of_file(look)
+                data_sets = {_data_set(look.root)}
             else:
                 together = None
+                data_sets = _data_sets_of(look, is_pattern=one.is_pattern)
+            described = {name: manifests[location](name) for name in sorted(data_sets)}
             found.append(
                 Listed(
                     location=location,
@@ -170,6 +188,7 @@ def list_paths(
                     infos=[*look.infos],
                     manifest=look.manifest,
                     data_sets=tuple(sorted(look.others - {look.root})),
+                    manifests={name: one for name, one in described.items() if one is not None},
                 )
             )
     return tuple(locations), found
@@ -243,6 +262,14 @@ def _data_set(folder: str) -> str:
     while "=" in folder.rpartition("/")[2]:
         folder = _parent(folder)
     return folder
+
+
+def _data_sets_of(look: _Look, *, is_pattern: bool) -> set[str]:
+    """Return the data sets that files are in, but for the one whose manifest was read."""
+    if is_pattern and look.root == look.below:
+        # These are files that fit.
+        return {_data_set(_parent(info.path)) for info in look.infos}
+    return {*look.others, _data_set(look.root)} - {look.root}
 
 
 # --- names ----------------------------------------------------------------------------------------

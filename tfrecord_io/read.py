@@ -45,7 +45,7 @@ from tfrecord_io.filters import (
 from tfrecord_io.infer import Observation, merge, to_schema
 from tfrecord_io.layout import parse_partition_path
 from tfrecord_io.listing import Listed, list_paths
-from tfrecord_io.manifest import Manifest
+from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import (
     BYTE_ARRAY_COLUMN,
     CodecName,
@@ -261,7 +261,16 @@ def plan_scan(
     if schema is not None and not isinstance(schema, pa.Schema):
         raise OptionError(f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema")
     parsed = parse(filters)
-    listing = _list(_as_list(path), dict(storage_options or {}), selection)
+    listing = _list(
+        _as_list(path),
+        dict(storage_options or {}),
+        selection,
+        # Others tell nothing of what is asked for.
+        describes=lambda manifest: (
+            (manifest.file_format, manifest.record_type or record_type)
+            == (file_format, record_type)
+        ),
+    )
     if selection.ignores_case and schema is not None:
         _name_partitions_as(schema, listing)
         _check_case(schema, listing)
@@ -408,9 +417,12 @@ def _list(
     storage_options: dict[str, Any],
     selection: Selection = Selection(),
     tell: Callable[[Listed], object] | None = None,
+    describes: Callable[[Manifest], bool] = lambda manifest: False,
 ) -> _Listing:
+    """List files; `describes` tells which manifests of data sets say what was not named as one."""
     locations, listed = list_paths(paths, storage_options)
     listing = _Listing(locations, [], [])
+    by_path: dict[int, dict[str, ManifestFile]] = {}
     for one in listed:
         if tell is not None:
             tell(one)
@@ -420,10 +432,13 @@ def _list(
             one = replace(one, below=below)
         if one.manifest is not None:
             listing.manifests.append(one.manifest)
+        fitting = {name: it for name, it in one.manifests.items() if describes(it)}
+        one = replace(one, manifests=fitting)
+        listing.manifests += fitting.values()
         if selection.keep is not None:
             kept = [info for info in one.infos if selection.keep(one.storage, info)]
             one = replace(one, infos=kept)
-        listing.found += _found(one, has_partitions=selection.has_partitions)
+        listing.found += _found(one, by_path, has_partitions=selection.has_partitions)
     if selection.is_flat and not any(one.partition for one in listing.found):
         listing.found = [one for one in listing.found if not one.is_below]
     elif selection.joins_paths and len(paths) > 1:
@@ -472,10 +487,10 @@ def check_manifest(manifest: Manifest, file_format: str, record_type: RecordType
         )
 
 
-def _found(listed: Listed, *, has_partitions: bool) -> list[_Found]:
-    manifest = listed.manifest
-    known = {file.path: file for file in manifest.files} if manifest is not None else {}
-    start = len(listed.root.rstrip("/")) + 1
+def _found(
+    listed: Listed, by_path: dict[int, dict[str, ManifestFile]], *, has_partitions: bool
+) -> list[_Found]:
+    """Return what was listed; `by_path` holds the files of manifests, by the manifests' ids."""
     found: list[_Found] = []
     last: str | None = None
     for path, size, version, _ in listed.infos:
@@ -487,12 +502,18 @@ def _found(listed: Listed, *, has_partitions: bool) -> list[_Found]:
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
             is_below = not listed.is_pattern and folder != listed.root
+            manifests = list(listed.manifests_of(folder))
+            for _, manifest in manifests:
+                if id(manifest) not in by_path:
+                    by_path[id(manifest)] = {file.path: file for file in manifest.files}
         file = ScanFile(listed.location, path, f"{url}/{name}", size, version)
         described = None
-        written = known.get(path[start:]) if known else None
-        if written is not None and written.bytes == size:
-            described = manifest
-            file = file._replace(rows=written.rows, marks=written.marks)
+        for root, manifest in manifests:
+            written = by_path[id(manifest)].get(path[len(root.rstrip("/")) + 1 :])
+            if written is not None and written.bytes == size:
+                described = manifest
+                file = file._replace(rows=written.rows, marks=written.marks)
+                break
         if is_next or described is not found[-1].manifest:
             found.append(_Found([], partition, is_below, described))
         found[-1].files.append(file)
