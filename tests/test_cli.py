@@ -138,7 +138,8 @@ def test_pipes_are_no_files(data):
 
 def test_clean_says_what_it_would_do(data):
     said = json.loads(run("clean", data).stdout)
-    assert said == {"finished": [], "removed": [], "running": [], "uploads": 0, "done": False}
+    nothing = {"finished": [], "removed": [], "running": [], "uploads": 0, "forgotten": []}
+    assert said == {**nothing, "done": False}
     assert json.loads(run("clean", data, "--yes", "--stale-after", 0).stdout)["done"] is True
     assert "No such file" in run("clean", data / "no", code=3).stderr
     assert "stale_after" in run("clean", data, "--stale-after", "nan", code=2).stderr

@@ -18,6 +18,7 @@ from tests.support.frames import example, frame
 from tests.support.servers import Server
 from tests.support.trees import data_files, tree
 from tfrecord_io.cli.main import program
+from tfrecord_io.plan import CleanResult
 from tfrecord_io.storage import open_storage
 
 FRAMES = [frame(example(n=n)) for n in range(10)]
@@ -178,6 +179,92 @@ def test_data_sets_below_a_folder(tmp_path: Path) -> None:
     assert places(report) == [(str(changed), None, None), (str(gone), None, None)]
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+def test_what_is_gone_is_told_after_another_write(data: Path, mode: str) -> None:
+    cut, gone, replaced, last = (part(data, month) for month in range(4))
+    cut.write_bytes(cut.read_bytes()[: ENDS[4]])
+    for file in (gone, replaced, last):
+        file.unlink()
+    more = pa.table({"n": range(40, 50), "month": [2] * 10})
+    tfr.write_table(more, data, partition_by="month", mode=mode)  # type: ignore[arg-type]
+    report = tfr.verify(data)
+    assert report.records == 5 + 10
+    expected = [cut, gone, last] if mode == "overwrite_partitions" else [cut, gone, replaced, last]
+    assert places(report) == [(str(path), None, None) for path in expected]
+    assert tfr.read_table(data).num_rows == 15
+
+
+def test_an_append_takes_no_name_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    for mode in ("error", "append"):
+        tfr.write_table(pa.table({"n": range(10)}), tmp_path / "data", mode=mode)  # type: ignore[arg-type]
+    gone = tmp_path / "data" / "part-00001-000.tfrecord"
+    gone.unlink()
+    tfr.write_table(pa.table({"n": range(10)}), tmp_path / "data", mode="append")
+    assert sorted(tree(tmp_path / "data")) == [
+        "_SUCCESS",
+        "part-00000-000.tfrecord",
+        "part-00002-000.tfrecord",
+    ]
+    assert places(tfr.verify(tmp_path / "data")) == [(str(gone), None, None)]
+
+
+def test_what_was_removed_on_purpose_is_forgotten(data: Path) -> None:
+    cut, gone, *_ = (part(data, month) for month in range(4))
+    cut.write_bytes(cut.read_bytes()[: ENDS[4]])
+    gone.unlink()
+    before = tree(data)
+    expected = ("month=0/part-00000-000.tfrecord", "month=1/part-00000-000.tfrecord")
+    assert tfr.clean(data, dry_run=True, forget_missing=True).forgotten == expected
+    assert tfr.clean(data) == CleanResult()
+    assert tree(data) == before
+    assert len(tfr.verify(data).faults) == 2
+
+    run = CliRunner().invoke(program, ["clean", str(data), "--forget-missing", "--yes"])
+    assert (run.exit_code, json.loads(run.stdout)["forgotten"]) == (0, list(expected))
+    assert tfr.verify(data).is_sound
+    assert sorted(before) == sorted(tree(data))
+    manifest = json.loads((data / "_SUCCESS").read_bytes())
+    assert [(file["path"], file["rows"]) for file in manifest["files"]] == [
+        (f"month={month}/part-00000-000.tfrecord", 10) for month in (2, 3)
+    ]
+    assert tfr.clean(data, forget_missing=True) == CleanResult()
+
+
+class TestParts:
+    """A part of a data set is held to the manifest of the whole."""
+
+    @pytest.fixture
+    def parts(self, tmp_path: Path) -> Path:
+        table = pa.table({"n": range(40), "p": [0] * 20 + [1] * 20})
+        tfr.write_table(table, tmp_path / "data", partition_by="p", rows_per_task=10)
+        for name in ("p=0/part-00001-000.tfrecord", "p=1/part-00003-000.tfrecord"):
+            (tmp_path / "data" / name).unlink()
+        return tmp_path / "data"
+
+    def test_a_folder(self, parts: Path) -> None:
+        gone = [str(parts / "p=0/part-00001-000.tfrecord")]
+        assert [fault.path for fault in tfr.verify(parts / "p=0").faults] == gone
+
+    def test_folders_that_fit_a_pattern(self, parts: Path) -> None:
+        gone = ["p=0/part-00001-000.tfrecord", "p=1/part-00003-000.tfrecord"]
+        found = tfr.verify(str(parts / "p=*")).faults
+        assert [fault.path for fault in found] == [str(parts / name) for name in gone]
+
+    @pytest.mark.parametrize("name", ["p=0/part-00000-000.tfrecord", "p=*/*-00000-*"])
+    def test_of_files_only_they(self, parts: Path, name: str) -> None:
+        file = parts / "p=0/part-00000-000.tfrecord"
+        report = tfr.verify(str(parts / name))
+        assert (report.is_sound, report.files, report.records) == (True, 1, 10)
+        file.write_bytes(file.read_bytes()[: ENDS[4]])
+        assert places(tfr.verify(str(parts / name))) == [(str(file), None, None)]
+
+    def test_the_type_of_records(self, tmp_path: Path) -> None:
+        table = pa.table({"byteArray": [b"\xff"] * 4, "p": [0, 0, 1, 1]})
+        tfr.write_table(table, tmp_path / "data", partition_by="p", record_type="ByteArray")
+        report = tfr.verify(tmp_path / "data" / "p=0")
+        assert (report.record_type, report.is_sound) == ("ByteArray", True)
+
+
 def test_what_is_no_fault_of_the_data_is_raised(data: Path) -> None:
     with pytest.raises(tfr.OptionError, match="gzip"):
         tfr.verify(data, compression="gzip")
@@ -265,6 +352,9 @@ def test_on_stores(store: Server) -> None:
     [fault] = tfr.verify(target, storage_options=options).faults
     assert fault.path == storage.url(gone)
     assert "5 records" in fault.what
+    cleaned = tfr.clean(target, options, forget_missing=True)
+    assert cleaned.forgotten == ("month=2/part-00000-000.tfrecord",)
+    assert tfr.verify(target, storage_options=options).is_sound
 
 
 def test_the_command(data: Path) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tfrecord_io.commit_plan import plan_commit
+from tfrecord_io.commit_plan import PlannedCommit, plan_commit, plan_forgetting
 from tfrecord_io.errors import (
     CommitConflictError,
     CommitError,
@@ -85,25 +85,12 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
         return WriteResult()
     staging = staging_of(job)
     _check_is_staged(staging, job.job_id)
-    try:
-        _check_commits(staging, job, commits)
-        staging.take_turn(job.job_id, lambda: _finish_dead_turn(staging, STALE_AFTER_SECONDS))
-        is_decided = _decide(staging, job, commits)
-    except OSError as error:
-        if _gave_up(staging, job.job_id):
-            raise
-        raise CommitStateUnknownError(
-            f"the write may be committed: {error}; when the cause is gone, 'tfrecord-io clean' on "
-            "the target, or the next write to it, finishes it or removes what is left of it",
-            path=staging.storage.url(staging.root),
-        ) from error
-    except BaseException:
-        _gave_up(staging, job.job_id)
-        raise
-    if not is_decided:
-        _gave_up(staging, job.job_id)
+
+    def plan() -> PlannedCommit | None:
+        return plan_commit(job, commits, staging.storage, staging.root)
+
+    if not _commit(staging, job.job_id, lambda: _check_commits(staging, job, commits), plan):
         return WriteResult()
-    _finish(staging, job.job_id, claim=0)
     _warn_of_inexact_columns(job, commits)
     files = [file for commit in commits for file in commit.files]
     return WriteResult(
@@ -111,6 +98,38 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
         rows=sum(file.rows for file in files),
         bytes=sum(file.bytes for file in files),
     )
+
+
+def _commit(
+    staging: Staging,
+    job_id: str,
+    check: Callable[[], object],
+    plan: Callable[[], PlannedCommit | None],
+) -> bool:
+    """Wait for a job's turn, decide what `plan` gives then, and carry it out.
+
+    Returns False if that is nothing; the job is rolled back then, as after an error.
+    """
+    try:
+        check()
+        staging.take_turn(job_id, lambda: _finish_dead_turn(staging, STALE_AFTER_SECONDS))
+        is_decided = _decide(staging, job_id, plan)
+    except OSError as error:
+        if _gave_up(staging, job_id):
+            raise
+        raise CommitStateUnknownError(
+            f"the write may be committed: {error}; when the cause is gone, 'tfrecord-io clean' on "
+            "the target, or the next write to it, finishes it or removes what is left of it",
+            path=staging.storage.url(staging.root),
+        ) from error
+    except BaseException:
+        _gave_up(staging, job_id)
+        raise
+    if not is_decided:
+        _gave_up(staging, job_id)
+        return False
+    _finish(staging, job_id, claim=0)
+    return True
 
 
 def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
@@ -213,6 +232,7 @@ def clean(
     *,
     dry_run: bool = False,
     stale_after: float = STALE_AFTER_SECONDS,
+    forget_missing: bool = False,
 ) -> CleanResult:
     """Finish or remove what killed writers left in a data set, or beside a file.
 
@@ -227,6 +247,10 @@ def clean(
     stale_after : float
         Seconds without a change after which a job of another host counts as dead; of this host it
         is known. 0 ends all of them: only when none of them runs.
+    forget_missing : bool
+        Have the manifest forget the files that are gone or have another length than it says: they
+        were removed or rewritten on purpose, and `tfrecord_io.verify` is not to tell of them. No
+        write does that by itself.
 
     Returns
     -------
@@ -254,11 +278,29 @@ def clean(
         found = CleanResult()
         if beside == found and not storage.exists(root):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.url(root))
+    forgotten = _forget_missing(Staging(storage, root), dry_run) if forget_missing else ()
     return replace(
         found,
+        forgotten=forgotten,
         removed=(*beside.removed, *found.removed),
         running=(*beside.running, *found.running),
     )
+
+
+def _forget_missing(staging: Staging, dry_run: bool) -> tuple[str, ...]:
+    storage, root = staging.storage, staging.root
+    forgotten: list[str] = []
+
+    def plan() -> PlannedCommit | None:
+        planned, forgotten[:] = plan_forgetting(storage, root) or (None, [])
+        return planned
+
+    def check() -> None:
+        storage.check_changeable({root: {MANIFEST_NAME}})
+
+    if plan() is not None and not dry_run:
+        _commit(staging, staging.set_up_job(), check, plan)
+    return tuple(forgotten)
 
 
 def _clean_files(
@@ -368,17 +410,17 @@ def _staged(staging: Staging, job: WriteJob) -> Callable[[StagedFile], bool]:
     return lambda file: sizes.get(file.staged) == file.bytes
 
 
-def _decide(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> bool:
-    """Create the commit record; return False if the mode says that nothing is to be written."""
+def _decide(staging: Staging, job_id: str, plan: Callable[[], PlannedCommit | None]) -> bool:
+    """Create the commit record; return False if there is nothing to be done."""
     storage = staging.storage
-    _check_is_staged(staging, job.job_id)
-    planned = plan_commit(job, commits, storage, staging.root)
+    _check_is_staged(staging, job_id)
+    planned = plan()
     if planned is None:
         return False
-    make_ready(staging, job.job_id, planned.record, planned.manifest)
-    path = staging.record_path(job.job_id)
+    make_ready(staging, job_id, planned.record, planned.manifest)
+    path = staging.record_path(job_id)
     try:
-        storage.create_exclusive(path, planned.record.dumps(), staging.job_folder(job.job_id))
+        storage.create_exclusive(path, planned.record.dumps(), staging.job_folder(job_id))
     except OSError:
         # The record may be there although making it durable failed.
         if not storage.exists(path):

@@ -7,8 +7,8 @@ one job whose turn it is, so what is found here stays so until the record is car
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -80,7 +80,7 @@ def plan_commit(
         if _was_committed(job, manifest):
             return None
         check_appendable(job, tree, manifest)
-    first_task = next_task_index(base_names(tree)) if job.mode == "append" else 0
+    first_task = first_added_task(tree, manifest) if job.mode == "append" else 0
     if first_task != job.first_task_index and storage.stages_by == "upload":
         raise CommitConflictError(
             "another job has added to the data set since this one began, and uploads cannot be "
@@ -93,7 +93,11 @@ def plan_commit(
         for file in commit.files
     }
     _check_places(storage, root, tree, publish)
-    remove = _replaced(job, tree, publish)
+    described = {file.path: file for file in manifest.files} if manifest is not None else {}
+    there = {*tree.files}
+    # Of files that the manifest names and that are gone, only these are forgotten with them.
+    replaced = _replaced(job, there | described.keys(), publish)
+    remove = [path for path in replaced if path in there]
     record = CommitRecord(
         publish=tuple((file.staged, final) for final, file in publish.items()),
         remove=tuple(remove),
@@ -106,9 +110,32 @@ def plan_commit(
             job,
             publish,
             manifest,
-            _kept(storage, root, manifest, {*remove, *publish}),
+            [described[path] for path in described.keys() - {*replaced, *publish}],
         ),
     )
+
+
+def plan_forgetting(storage: Storage, root: str) -> tuple[PlannedCommit, list[str]] | None:
+    """Work out a manifest without the files that are not there any more as it says.
+
+    Returns
+    -------
+    tuple of PlannedCommit and list of str, or None
+        What changes the manifest alone, and the paths that it forgets; None if there are none.
+    """
+    manifest = read_manifest(storage, root)
+    if manifest is None:
+        return None
+    sizes = {
+        info.path.removeprefix(f"{root}/"): info.size
+        for info in storage.list_files(root, keep=is_data_name)
+    }
+    forgotten = [file.path for file in manifest.files if sizes.get(file.path) != file.bytes]
+    if not forgotten:
+        return None
+    kept = tuple(file for file in manifest.files if sizes.get(file.path) == file.bytes)
+    nothing = CommitRecord(publish=(), remove=(), remove_folders=())
+    return PlannedCommit(record=nothing, manifest=replace(manifest, files=kept)), forgotten
 
 
 def _was_committed(job: WriteJob, manifest: Manifest | None) -> bool:
@@ -216,9 +243,10 @@ def is_data_path(path: str) -> bool:
     return all(map(is_data_name, path.split("/")))
 
 
-def base_names(tree: Tree) -> Iterator[str]:
-    """Give the names of all files, without their folders."""
-    return (path.rpartition("/")[2] for path in tree.files)
+def first_added_task(tree: Tree, manifest: Manifest | None) -> int:
+    """Return the first task index of an append: behind those of files, be they there or gone."""
+    described = [file.path for file in manifest.files] if manifest is not None else []
+    return next_task_index(path.rpartition("/")[2] for path in (*tree.files, *described))
 
 
 def _final_path(task_index: int, file: StagedFile) -> str:
@@ -252,13 +280,15 @@ def _changes(root: str, tree: Tree, record: CommitRecord) -> dict[str, set[str]]
     return changes
 
 
-def _replaced(job: WriteJob, tree: Tree, publish: Mapping[str, StagedFile]) -> list[str]:
+def _replaced(
+    job: WriteJob, files: Collection[str], publish: Mapping[str, StagedFile]
+) -> list[str]:
     """Return the files that go, sorted; files that a rename replaces are not among them."""
-    checksums = [_MANIFEST_CHECKSUM] if _MANIFEST_CHECKSUM in tree.files else []
     if job.mode == "overwrite":
-        return [path for path in tree.files if path not in publish and path != MANIFEST_NAME]
+        return sorted(path for path in files if path not in publish and path != MANIFEST_NAME)
+    checksums = [_MANIFEST_CHECKSUM] if _MANIFEST_CHECKSUM in files else []
     if job.mode == "overwrite_partitions":
-        others = [path for path in tree.files if path not in publish]
+        others = [path for path in files if path not in publish]
         partitions = _partitions([file.folder for file in publish.values()] + others, job)
         written = {partitions[file.folder] for file in publish.values()}
         gone = [path for path in others if partitions.get(path) in written]
@@ -307,19 +337,6 @@ def _emptied(job: WriteJob, tree: Tree, remove: Iterable[str]) -> list[str]:
         parts = path.split("/")
         parents.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
     return sorted(parents)
-
-
-def _kept(
-    storage: Storage, root: str, manifest: Manifest | None, gone: set[str]
-) -> list[ManifestFile]:
-    """Return the old manifest's files that are still there as it says."""
-    if manifest is None:
-        return []
-    sizes = {
-        info.path.removeprefix(f"{root}/"): info.size
-        for info in storage.list_files(root, keep=is_data_name)
-    }
-    return [f for f in manifest.files if f.path not in gone and sizes.get(f.path) == f.bytes]
 
 
 def _new_manifest(

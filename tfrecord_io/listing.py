@@ -59,14 +59,14 @@ class Listed:
         The folder that was named, or that what was named is in; the manifest is of it.
     is_pattern : bool
         Whether a pattern was named.
+    is_folder : bool
+        Whether the files are all that `root` holds, and not some in it.
     below : str
         The folder below which names of folders are partition values.
     infos : list of FileInfo
         The files.
     manifest : Manifest or None
         That of `root`.
-    data_sets : tuple of str
-        Folders below `root` that are data sets themselves.
     manifests : mapping of str to Manifest
         Those of other data sets that the files are in, by their folders: data sets below `root`,
         and the one of which a part was named.
@@ -76,10 +76,10 @@ class Listed:
     storage: Storage
     root: str
     is_pattern: bool
+    is_folder: bool
     below: str
     infos: list[FileInfo]
     manifest: Manifest | None
-    data_sets: tuple[str, ...] = ()
     manifests: Mapping[str, Manifest] = field(default_factory=dict)
 
     def manifests_of(self, folder: str) -> Iterator[tuple[str, Manifest]]:
@@ -104,7 +104,9 @@ class _Named:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """A folder, or what fits a pattern; `root`, `below`, `infos` and `manifest` as in `Listed`.
+    """A folder, or what fits a pattern.
+
+    `root`, `below`, `infos`, `is_folder` and `manifest` are as in `Listed`.
 
     Attributes
     ----------
@@ -115,6 +117,7 @@ class _Look:
     root: str
     below: str
     infos: Sequence[FileInfo]
+    is_folder: bool
     manifest: Manifest | None = None
     others: frozenset[str] = frozenset()
 
@@ -123,7 +126,7 @@ def _of_file(look: _Look | FileInfo) -> _Look:
     if isinstance(look, _Look):
         return look
     folder = _parent(look.path)
-    return _Look(root=folder, below=folder, infos=[look])
+    return _Look(root=folder, below=folder, infos=[look], is_folder=False)
 
 
 def list_paths(
@@ -173,10 +176,9 @@ def list_paths(
                     continue
                 together = folder
                 look = _of_file(look)
-                data_sets = {_data_set(look.root)}
             else:
                 together = None
-                data_sets = _data_sets_of(look, is_pattern=one.is_pattern)
+            data_sets = _data_sets_of(look)
             described = {name: manifests[location](name) for name in sorted(data_sets)}
             found.append(
                 Listed(
@@ -184,10 +186,10 @@ def list_paths(
                     storage=storage,
                     root=look.root,
                     is_pattern=one.is_pattern,
+                    is_folder=look.is_folder,
                     below=look.below,
                     infos=[*look.infos],
                     manifest=look.manifest,
-                    data_sets=tuple(sorted(look.others - {look.root})),
                     manifests={name: one for name, one in described.items() if one is not None},
                 )
             )
@@ -264,10 +266,9 @@ def _data_set(folder: str) -> str:
     return folder
 
 
-def _data_sets_of(look: _Look, *, is_pattern: bool) -> set[str]:
+def _data_sets_of(look: _Look) -> set[str]:
     """Return the data sets that files are in, but for the one whose manifest was read."""
-    if is_pattern and look.root == look.below:
-        # These are files that fit.
+    if not look.is_folder:
         return {_data_set(_parent(info.path)) for info in look.infos}
     return {*look.others, _data_set(look.root)} - {look.root}
 
@@ -357,6 +358,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         root=root,
         below=root,
         infos=infos,
+        is_folder=True,
         manifest=read_manifest(storage, root) if has_manifest else None,
         others=frozenset(others),
     )
@@ -389,7 +391,7 @@ def _look_for(storage: Storage, pattern: str) -> list[_Look]:
             together.append(replace(look, below=base))
             continue
         if not files:
-            together.append(_Look(root=base, below=base, infos=files))
+            together.append(_Look(root=base, below=base, infos=files, is_folder=False))
         files.append(look)
     return together
 

@@ -181,12 +181,15 @@ class CleanResult:
         Jobs that run, or may run on another machine: left alone.
     uploads : int
         Unfinished uploads of removed jobs, or of none: aborted.
+    forgotten : tuple of str
+        Files that the manifest no longer names, for they are gone or have another length.
     """
 
     finished: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     running: tuple[str, ...] = ()
     uploads: int = 0
+    forgotten: tuple[str, ...] = ()
 
 
 # --- reading --------------------------------------------------------------------------------------

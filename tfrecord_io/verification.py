@@ -22,12 +22,12 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
 )
 from tfrecord_io.listing import Listed
-from tfrecord_io.manifest import Manifest, ManifestFile, read_manifest
+from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import CodecName, Limits, RecordType
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import Paths, check_manifest, plan_files
 from tfrecord_io.schema import leaf_type
-from tfrecord_io.storage import Storage, threads_for
+from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import decoding
 
 
@@ -98,10 +98,11 @@ def verify(
     """Read every byte of a data set and tell what is wrong, without an end at the first fault.
 
     Each frame is held to its two CRCs, each payload to protobuf's rules, each compressed stream to
-    its own checks, and each file has to end with a record. Where a folder, or one below it, has a
-    manifest, the files it names have to be there, with the bytes and the number of records it says,
-    and each value has to fit the column of that name; of those that do not, the first of a file is
-    told. That there are other files, or other features in the records, is no fault.
+    its own checks, and each file has to end with a record. Where a folder has a manifest, or one
+    below it or, for a part of a data set, the one above, the files it names have to be there, with
+    the bytes and the number of records it says, and each value has to fit the column of that name;
+    of those that do not, the first of a file is told. That there are other files, or other features
+    in the records, is no fault. `clean` can make a manifest forget what was removed on purpose.
 
     Parameters
     ----------
@@ -193,17 +194,16 @@ def verify(
 
 @dataclass(frozen=True, slots=True)
 class _DataSet:
-    """A folder that has a manifest."""
+    """A folder that has a manifest, and what was listed: all of it, a part, or what is above."""
 
-    storage: Storage
+    listed: Listed
     root: str
     manifest: Manifest
-    there: frozenset[str]
 
     def files(self) -> Iterator[tuple[str, ManifestFile]]:
         """Give the URL of each file that the manifest names, and what it says of it."""
         for file in self.manifest.files:
-            yield self.storage.url(self._path(file)), file
+            yield self.listed.storage.url(self._path(file)), file
 
     def plan(self, plan: ScanPlan) -> ScanPlan:
         """Return a plan for the columns of the manifest."""
@@ -212,11 +212,16 @@ class _DataSet:
         return replace(plan, schema=schema, file_schema=schema, rounded=frozenset(decimals))
 
     def missing(self) -> Iterator[Fault]:
-        """Give those that are not there."""
+        """Give those of the folder that was listed that are not there."""
+        if not self.listed.is_folder:
+            return
+        there = {info.path for info in self.listed.infos}
         for url, file in self.files():
             path = self._path(file)
-            # Of a folder below, the manifest may be newer than what was listed.
-            if path not in self.there and not self.storage.exists(path):
+            if path in there or not path.startswith(f"{self.listed.root.rstrip('/')}/"):
+                continue
+            # The manifest may be newer than what was listed.
+            if not self.listed.storage.exists(path):
                 yield Fault(
                     path=url,
                     what=f"the manifest says that it is there and has {file.rows} records, and it "
@@ -228,15 +233,11 @@ class _DataSet:
 
 
 def _data_sets(listed: Listed) -> Iterator[_DataSet]:
-    """Give the data set that was listed, and those below it."""
-    storage = listed.storage
-    there = frozenset(info.path for info in listed.infos)
+    """Give the data set that was listed, or of which a part was, and those below it."""
     if listed.manifest is not None:
-        yield _DataSet(storage, listed.root, listed.manifest, there)
-    for root in listed.data_sets:
-        manifest = read_manifest(storage, root)
-        if manifest is not None:
-            yield _DataSet(storage, root, manifest, there)
+        yield _DataSet(listed, listed.root, listed.manifest)
+    for root, manifest in listed.manifests.items():
+        yield _DataSet(listed, root, manifest)
 
 
 def _record_type(manifests: Sequence[Manifest], asked: RecordType | None) -> RecordType:

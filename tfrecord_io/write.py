@@ -21,11 +21,7 @@ import pyarrow.types as pat
 from tfrecord_io.attempt import write_task as write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, commit_job, recover
-from tfrecord_io.commit_plan import (
-    base_names,
-    check_appendable,
-    is_data_path,
-)
+from tfrecord_io.commit_plan import check_appendable, first_added_task, is_data_path
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
     DatasetExistsError,
@@ -37,7 +33,6 @@ from tfrecord_io.layout import (
     EmptyPartition,
     check_partition_name,
     format_segments,
-    next_task_index,
 )
 from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import (
@@ -204,7 +199,7 @@ def _is_nested(t: pa.DataType) -> bool:
 def _first_task_index(storage: Storage, root: str, mode: SaveMode) -> int:
     if mode != "append" or not storage.is_folder(root):
         return 0
-    return next_task_index(base_names(storage.tree(root, skip=STAGING_NAME)))
+    return first_added_task(storage.tree(root, skip=STAGING_NAME), read_manifest(storage, root))
 
 
 def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
@@ -242,7 +237,8 @@ def _has_data(staging: Staging, job: WriteJob) -> bool:
             'the target is there already; choose another path, or mode="overwrite" or "append"',
             path=staging.storage.url(staging.root),
         )
-    return job.mode == "ignore" and bool(tree.files or tree.folders)
+    # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
+    return job.mode == "ignore" and bool(tree.files)
 
 
 def write_table(

@@ -18,7 +18,7 @@ import tfrecord_io
 from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
-from tfrecord_io.cli.values import json_line, json_lines
+from tfrecord_io.cli.values import json_line, json_lines, printable
 from tfrecord_io.cli.verbs import DATA, Program, write
 from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
@@ -308,17 +308,30 @@ def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> No
     metavar="SECONDS",
     help="Take writers on other machines for dead after so long without a change.",
 )
+@click.option(
+    "--forget-missing",
+    is_flag=True,
+    help="Have the manifest forget files that were removed or rewritten on purpose, so that verify "
+    "does not tell of them.",
+)
 @arguments.as_json
 @arguments.storage_options
 def clean(
-    path: str, yes: bool, stale_after: float | None, is_json: bool, storage_options: Any
+    path: str,
+    yes: bool,
+    stale_after: float | None,
+    forget_missing: bool,
+    is_json: bool,
+    storage_options: Any,
 ) -> None:
     """Finish or remove what killed writers left behind.
 
     PATH is a data set; or a local file that was to be converted to, or a folder of such files.
     """
     stale = {} if stale_after is None else {"stale_after": stale_after}
-    result = clean_target(path, storage_options, dry_run=not yes, **stale)
+    result = clean_target(
+        path, storage_options, dry_run=not yes, forget_missing=forget_missing, **stale
+    )
     console = Console(highlight=False, soft_wrap=True)
     if is_json or not console.is_terminal:
         write(json_line({**dataclasses.asdict(result), "done": yes}))
@@ -330,12 +343,17 @@ def clean(
         ("left alone", "may still run", result.running),
     ):
         for job in jobs:
-            console.print(Text.assemble((word, "bold"), f" job {job} ", (f"({what})", "dim")))
+            console.print(Text.assemble((word, "bold"), f" job {printable(job)} ", (f"({what})", "dim")))
     if result.uploads:
         word, s = "aborted" if yes else "would abort", "" if result.uploads == 1 else "s"
         note = ("(of no job that runs)", "dim")
         console.print(Text.assemble((word, "bold"), f" {result.uploads} open upload{s} ", note))
-    if not (result.finished or result.removed or result.running or result.uploads):
+    for path in result.forgotten:
+        word = "forgot" if yes else "would forget"
+        note = ("(gone, or of another length than the manifest says)", "dim")
+        console.print(Text.assemble((word, "bold"), f" {printable(path)} ", note))
+    changes = result.finished or result.removed or result.uploads or result.forgotten
+    if not (changes or result.running):
         console.print("nothing to clean")
-    elif not yes and (result.finished or result.removed or result.uploads):
+    elif not yes and changes:
         console.print("nothing was changed; --yes does it", style="dim")
