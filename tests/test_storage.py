@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import re
 import shutil
 import time
 import uuid
@@ -14,10 +15,12 @@ from typing import Any
 
 import aiohttp
 import fsspec
+import pyarrow as pa
 import pyarrow.fs
 import pytest
 import s3fs
 
+import tfrecord_io as tfr
 from tests.support.servers import Server
 from tfrecord_io.errors import (
     CommitStateUnknownError,
@@ -413,8 +416,49 @@ class TestS3(StorageContract):
 
     def test_no_such_bucket(self, s3_server: Server) -> None:
         storage, root = open_storage("s3://no-such-bucket-here/x", s3_server.storage_options)
-        with pytest.raises(FileNotFoundError):
-            storage.list_files(root)
+        for look, path in ((storage.list_files, root), (storage.glob, f"{root}*")):
+            with pytest.raises(FileNotFoundError, match="bucket does not exist") as caught:
+                look(path)
+            assert caught.value.filename == f"s3://{path}"
+
+    def test_an_empty_bucket_is_a_folder(self, s3_server: Server) -> None:
+        options = s3_server.storage_options
+        storage, root = open_storage(f"s3://empty-{uuid.uuid4().hex}", options)
+        storage._filesystem.mkdir(root)  # type: ignore[attr-defined]
+        assert storage.is_folder(root)
+        assert storage.list_files(root) == []
+        with pytest.raises(FileNotFoundError, match=f"no file fits s3://{root}/x"):
+            tfr.read_table(f"s3://{root}/x*", storage_options=options)
+        assert tfr.read_table(f"s3://{root}", storage_options=options).num_columns == 0
+        table = pa.table({"n": [1, 2]})
+        tfr.write_table(table, f"s3://{root}", mode="append", storage_options=options)
+        assert tfr.read_table(f"s3://{root}", storage_options=options) == table
+
+    def test_errors_name_the_path(self, s3_server: Server) -> None:
+        options = s3_server.storage_options
+        url = f"{s3_server.url}/{uuid.uuid4().hex}"
+        missing = re.escape(f"[Errno 2] No such file or directory: '{url}'")
+        for look in (tfr.read_table, tfr.count_rows, tfr.infer_schema, tfr.verify, tfr.clean):
+            with pytest.raises(FileNotFoundError, match=f"^{missing}$"):
+                look(url, storage_options=options)  # type: ignore[operator]
+        for pattern in ("", "*"):
+            with pytest.raises(PermissionError) as refused:
+                tfr.read_table(url + pattern, storage_options={**options, "secret": "hunter2"})
+            assert refused.value.filename == url + pattern
+
+    @pytest.mark.parametrize("login", ["", "me:hunter2@"])
+    def test_a_server_that_is_down_is_named(self, login: str) -> None:
+        options = {"key": "k", "secret": "s", "endpoint_url": f"http://{login}127.0.0.1:9"}
+        with pytest.raises(
+            ConnectionError, match=r"http://127.0.0.1:9 did not.*s3://b/x"
+        ) as caught:
+            tfr.read_table("s3://b/x", storage_options=options)
+        assert "hunter2" not in str(caught.value)
+
+    def test_an_endpoint_that_is_no_url(self) -> None:
+        options = {"key": "k", "secret": "s", "endpoint_url": "nonsense"}
+        with pytest.raises(OptionError, match="the URL of the endpoint is malformed"):
+            tfr.read_table("s3://b/x", storage_options=options)
 
     @pytest.mark.parametrize(
         "options",
@@ -452,6 +496,17 @@ class TestHdfs(StorageContract):
             with pytest.raises(OSError) as caught:
                 call(f"{root}/f/none")
             assert "\n" not in str(caught.value)
+        with pytest.raises(
+            FileNotFoundError, match=r"^\[Errno 2\] No such file or directory: 'hdfs"
+        ):
+            storage.info(f"{root}/none")
+        with pytest.raises(
+            NotADirectoryError, match=r"^\[Errno 20\] /\S+/f \(is not a directory\): "
+        ):
+            storage.make_folders(f"{root}/f/below")
+        with pytest.raises(OSError, match=r"^\[Errno 36\] The maximum path component") as caught:
+            storage.make_folders(f"{root}/{'a' * 300}")
+        assert caught.value.errno == errno.ENAMETOOLONG
 
 
 def test_a_folder_that_is_there_and_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

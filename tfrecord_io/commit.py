@@ -276,8 +276,8 @@ def clean(
         parent, _, name = behind_link(storage, root).rpartition("/")
         beside = _clean_files(storage, parent or "/", name, stale_after, dry_run)
         found = CleanResult()
-        if beside == found and not storage.exists(root):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.url(root))
+    if beside == found == CleanResult() and not storage.exists(root):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.url(root))
     forgotten = _forget_missing(Staging(storage, root), dry_run) if forget_missing else ()
     return replace(
         found,
@@ -337,7 +337,8 @@ def check_not_committing(storage: Storage, path: str) -> str:
     CommitConflictError
         A commit that was begun is not finished; the message says what to do.
     """
-    folder = path if storage.is_folder(path) else path.rpartition("/")[0]
+    is_folder = "/" not in path or storage.is_folder(path)
+    folder = path if is_folder else path.rpartition("/")[0]
     tokens = []
     while True:
         tokens.append(_wait_while_publishing(Staging(storage, folder)))

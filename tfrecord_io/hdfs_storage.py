@@ -30,6 +30,7 @@ from tfrecord_io.storage_protocol import (
     Upload,
     as_listed,
     check_version,
+    error_number,
     limited,
     may_not_change,
     publish_by_rename,
@@ -333,29 +334,27 @@ class HdfsStorage:
         try:
             yield
         except OSError as error:
-            number = error.errno or next(
-                (number for kind, number in _NUMBERS.items() if isinstance(error, kind)), errno.EIO
-            )
+            number = error_number(error)
             text = str(error.args[-1] if error.args else error).partition("\n")[0]
+            # Of some it gives the path alone.
+            text = os.strerror(number) if text.startswith("/") else text
             raise type(error)(number, text, self.url(path)) from error
         except RuntimeError as error:
             text = str(error)
-            if "PathIsNotEmptyDirectoryException" in text:
-                number = errno.ENOTEMPTY
-            elif "is not a directory" in text or "ParentNotDirectoryException" in text:
-                number = errno.ENOTDIR
-            elif "AccessControlException" in text:
-                number = errno.EACCES
-            else:
-                number = errno.EIO
-            first = text.replace("\\n", "\n").partition("\n")[0]
-            raise OSError(number, first, self.url(path)) from error
+            kinds = (number for kind, number in _REFUSALS.items() if kind in text)
+            refusal = _REFUSAL.match(text)
+            first = (refusal["text"] if refusal else text).replace("\\n", "\n").partition("\n")[0]
+            raise OSError(next(kinds, errno.EIO), first, self.url(path)) from error
 
 
-_NUMBERS = {
-    FileNotFoundError: errno.ENOENT,
-    FileExistsError: errno.EEXIST,
-    PermissionError: errno.EACCES,
+#: What hdfs-native makes of a name node's exceptions.
+_REFUSAL = re.compile(r'RPCError\("[\w.$]+", "(?P<text>[^\n]*?)("\))?(\n|\Z)')
+_REFUSALS = {
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+    "is not a directory": errno.ENOTDIR,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "AccessControlException": errno.EACCES,
+    "PathComponentTooLongException": errno.ENAMETOOLONG,
 }
 
 

@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -42,6 +43,7 @@ from tfrecord_io.storage_protocol import (
     Upload,
     as_listed,
     check_version,
+    error_number,
     limited,
     may_not_change,
     staged_file_is_gone,
@@ -97,7 +99,7 @@ class S3Storage:
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
         while True:
             infos = []
-            is_there = False
+            is_there = not _key(path)
             for info in self._list(f"{path}/"):
                 is_there = True
                 below = info.path[len(path) + 1 :]
@@ -121,19 +123,21 @@ class S3Storage:
             more["ContinuationToken"] = page["NextContinuationToken"]
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
+        is_folder = IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
+        if not _key(path):
+            raise is_folder
         try:
             head = self._call("head_object", path)
         except (FileNotFoundError, PermissionError):
             if self.is_folder(path):
-                raise IsADirectoryError(
-                    errno.EISDIR, os.strerror(errno.EISDIR), self.url(path)
-                ) from None
+                raise is_folder from None
             raise
         return _info(path, head["ContentLength"], head)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         try:
-            return next(self._list(f"{path}/", limit=1), None) is not None
+            # A bucket is one even if it is empty.
+            return next(self._list(f"{path}/", limit=1), None) is not None or not _key(path)
         except FileNotFoundError:
             return False
 
@@ -186,7 +190,7 @@ class S3Storage:
 
     def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
         self._filesystem.invalidate_cache()
-        found = self._filesystem.glob(pattern, detail=True)
+        found = self._run(lambda: self._filesystem._glob(pattern, detail=True), pattern)
         return {
             path: None if details["type"] == "directory" else _info(path, details["size"], details)
             for path, details in sorted(found.items())
@@ -391,7 +395,7 @@ class S3Storage:
         elif method != "delete_objects":
             arguments["Key"] = key
         answer: dict[str, Any] = self._run(
-            lambda: self._filesystem._call_s3(method, Bucket=bucket, **arguments)
+            lambda: self._filesystem._call_s3(method, Bucket=bucket, **arguments), path
         )
         return answer
 
@@ -418,13 +422,16 @@ class S3Storage:
                     await asyncio.sleep(0.1)
             raise AssertionError("not reached")
 
-        found: bytes | memoryview = self._run(get)
+        found: bytes | memoryview = self._run(get, path)
         return found
 
-    def _run(self, call: Callable[[], Any]) -> Any:
-        """Wait for a call, and give errors of the transport as ``OSError``."""
+    def _run(self, call: Callable[[], Any], path: str) -> Any:
+        """Wait for a call; give what the client raises as ``OSError`` that names the path."""
+        import aiohttp
         import botocore.exceptions
         import fsspec.asyn
+
+        url = self.url(path.rstrip("/"))
 
         async def run() -> Any:
             try:
@@ -432,7 +439,9 @@ class S3Storage:
                 await self._filesystem.set_session()
             except (TypeError, AttributeError, ValueError) as error:
                 # Other texts may tell what is secret.
-                why = error if isinstance(error, TypeError) else type(error).__name__
+                why: object = error if isinstance(error, TypeError) else type(error).__name__
+                if isinstance(error, ValueError) and "endpoint" in str(error):
+                    why = "the URL of the endpoint is malformed"
                 raise OptionError(
                     f"storage_options do not suit S3: {why}; see s3fs.S3FileSystem for those there "
                     "are, such as key, secret, endpoint_url and client_kwargs"
@@ -443,10 +452,26 @@ class S3Storage:
             return fsspec.asyn.sync(self._filesystem.loop, run)
         except botocore.exceptions.NoCredentialsError as error:
             raise PermissionError(
-                errno.EACCES, "no credentials for S3 were found; give them as storage_options"
+                errno.EACCES,
+                "no credentials for S3 were found; give them as storage_options",
+                url,
             ) from error
-        except (botocore.exceptions.BotoCoreError, asyncio.TimeoutError) as error:
-            raise ConnectionError(f"S3 did not answer: {type(error).__name__}") from error
+        except (
+            botocore.exceptions.BotoCoreError,
+            aiohttp.ClientError,
+            asyncio.TimeoutError,
+        ) as error:
+            client = getattr(self._filesystem, "_s3", None)
+            at = f" at {_origin(client.meta.endpoint_url)}" if client is not None else ""
+            what = f"S3{at} did not answer: {type(error).__name__}"
+            raise ConnectionError(errno.EIO, what, url) from error
+        except OSError as error:
+            # What is told of the answer is found in the cause; see `_status`.
+            number, cause = error_number(error), error.__cause__ or error
+            is_plain = _response(error).get("Error", {}).get("Code") in ("404", "NoSuchKey")
+            what = os.strerror(number) if is_plain else str(error.args[-1] if error.args else error)
+            kind = ConnectionError if isinstance(error, ConnectionError) else OSError
+            raise kind(number, what.rstrip("."), url) from cause
 
 
 class _Ticket:
@@ -569,6 +594,15 @@ def _key(path: str) -> str:
 
 def _status(error: OSError) -> int | None:
     """Return the HTTP status of an error that s3fs made of the store's answer."""
-    response = getattr(error.__cause__, "response", None) or {}
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    status = _response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")
     return int(status) if status is not None else None
+
+
+def _response(error: OSError) -> dict[str, Any]:
+    return getattr(error.__cause__, "response", None) or {}
+
+
+def _origin(url: str) -> str:
+    """Return a URL's scheme, host and port."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

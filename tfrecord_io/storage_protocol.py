@@ -284,6 +284,21 @@ class Storage(Protocol):
         """Make creations, renames and removals in these folders durable."""
 
 
+#: Errors that clients raise without a number.
+_NUMBERS = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    PermissionError: errno.EACCES,
+    TimeoutError: errno.ETIMEDOUT,
+}
+
+
+def error_number(error: OSError) -> int:
+    """Return the system's number for what a store's client raised."""
+    kinds = (number for kind, number in _NUMBERS.items() if isinstance(error, kind))
+    return error.errno or next(kinds, errno.EIO)
+
+
 def may_not_change(url: str) -> PermissionError:
     """Return the error of a commit that must change a folder, or what is in it, and may not."""
     return PermissionError(

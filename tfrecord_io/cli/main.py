@@ -343,7 +343,9 @@ def clean(
         ("left alone", "may still run", result.running),
     ):
         for job in jobs:
-            console.print(Text.assemble((word, "bold"), f" job {printable(job)} ", (f"({what})", "dim")))
+            console.print(
+                Text.assemble((word, "bold"), f" job {printable(job)} ", (f"({what})", "dim"))
+            )
     if result.uploads:
         word, s = "aborted" if yes else "would abort", "" if result.uploads == 1 else "s"
         note = ("(of no job that runs)", "dim")
