@@ -102,6 +102,8 @@ HOSTILE = {
     "long number": TEXT.replace("100,", "9" * 10_000 + ",").encode(),
     "newer": changed(tfrecord_io_manifest=2),
     "version": changed(tfrecord_io_manifest="1"),
+    "version that is true": changed(tfrecord_io_manifest=True),
+    "version that is no integer": changed(tfrecord_io_manifest=1.0),
     "format": changed(file_format=None),
     "record type": changed(record_type="Sample"),
     "compression": changed(compression=3),

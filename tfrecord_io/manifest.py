@@ -127,9 +127,10 @@ class Manifest:
             return None
         if not isinstance(value, dict) or _KEY not in value:
             return None
-        if value[_KEY] != _VERSION:
+        version = value[_KEY]
+        if type(version) is not int or version != _VERSION:
             raise ManifestError(
-                f"the manifest has the format version {value[_KEY]!r}, this package reads "
+                f"the manifest has the format version {_short(version)}, this package reads "
                 f"{_VERSION}; install a newer tfrecord-io"
             )
         return Manifest(
