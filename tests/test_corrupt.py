@@ -160,6 +160,19 @@ class TestRaise:
         with pytest.raises(SchemaMismatchError, match="'m'"):
             reader.read_next_batch()
 
+    @pytest.mark.parametrize("mode", ["raise", "skip_record", "keep"])
+    def test_rows_before_what_is_no_text_come_first(self, read, mode):
+        rows = [*FRAMES[:3], frame(example(n=3, s=b"\xff")), *FRAMES[4:]]
+        damaged = flip(FRAMES[0], 15)
+        reader = read(damaged + b"".join(rows), function=scan, schema=SCHEMA, on_corrupt=mode)
+        seen = []
+        error = ChecksumError if mode == "raise" else SchemaMismatchError
+        with pytest.raises(error), warnings.catch_warnings():
+            warnings.simplefilter("ignore", CorruptDataWarning)
+            for batch in reader:
+                seen += batch["n"].to_pylist()
+        assert seen == {"raise": [], "skip_record": [0, 1, 2], "keep": [None, 0, 1, 2]}[mode]
+
     def test_truncated_gzip(self, read, tmp_path):
         with pytest.raises(CompressionError, match="ends early") as caught:
             read(gzip.compress(GOOD)[:-9])

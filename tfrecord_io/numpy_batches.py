@@ -254,7 +254,7 @@ def batches(
         A wrong argument.
     FileNotFoundError, TFRecordError
         See `read_table`. What is wrong with a record is raised after the whole batches before it,
-        or, with `shuffle`, at once. Text that is no UTF-8 takes some of these batches with it.
+        or, with `shuffle`, at once.
 
     Examples
     --------

@@ -82,7 +82,8 @@ class Decoding:
             row = self._finish(self._nulls(), kept)
             if row.num_rows:
                 yield row
-        if decoder.full or (is_end and decoder.rows):
+        # Before a row that is no text, a decoder gives the rows, stays full, and then raises.
+        while decoder.full or (is_end and decoder.rows):
             yield from self._finished(decoder.flush())
 
     def lose(self, damage: Damage) -> Iterator[pa.RecordBatch]:

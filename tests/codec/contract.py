@@ -285,6 +285,7 @@ class CodecContract:
         decoder = codec.decoder(of_x(t), options)
         with pytest.raises(SchemaMismatchError) as caught:
             decoder.decode(pa.py_buffer(frame(first) + frame(payload)))
+            assert decoder.flush().num_rows == 1
             decoder.flush()
         assert place(caught.value) == (len(frame(first)), 1, "x")
 
@@ -435,12 +436,49 @@ class CodecContract:
         rows = [row(b"ok", b"ok"), row(b"ok", b"\xff"), row(b"\xff", b"\xff")]
         decoder = codec.decoder(schema, EXAMPLE)
         decoder.decode(pa.py_buffer(b"".join(rows)))
+        # The rows before it are given first.
+        assert decoder.flush().to_pydict() == {"a": ["ok"], "b": ["ok"]}
+        assert decoder.row_place(0) == (0, 0)
+        assert (decoder.rows, decoder.full) == (0, True)
+        assert decoder.decode(pa.py_buffer(rows[0])) == 0
         with pytest.raises(SchemaMismatchError) as caught:
             decoder.flush()
         assert place(caught.value) == (len(rows[0]), 1, "b")
-        assert decoder.rows == 0
+        assert (decoder.rows, decoder.full) == (0, False)
         decoder.decode(pa.py_buffer(rows[0]))
         assert decoder.flush().to_pydict() == {"a": ["ok"], "b": ["ok"]}
+        decoder.decode(pa.py_buffer(rows[2]))
+        with pytest.raises(SchemaMismatchError):
+            decoder.flush()
+        assert not decoder.full
+
+    @pytest.mark.parametrize("text", [pa.string(), pa.string_view()])
+    def test_rows_before_invalid_text(self, codec: Any, text: pa.DataType) -> None:
+        def steps(*lists: list[bytes] | None) -> bytes:
+            made = [b"" if one is None else wire.bytes_list(one) for one in lists]
+            entry = wire.entry(b"s", wire.feature_list(*made))
+            return frame(wire.sequence_example(lists=[entry]))
+
+        schema = pa.schema([("s", pa.list_(pa.list_(text))), ("n", pa.int64())])
+        long = b"longer than a view holds"
+        rows = [
+            steps([b"a", long], None, []),
+            steps(),
+            steps([b"b"], [long, b"c"]),
+            steps([b"d"], [], [b"ok", long + b"\xff"]),
+            steps([b"e"]),
+        ]
+        decoder = codec.decoder(schema, SEQUENCE)
+        decoder.decode(pa.py_buffer(b"".join(rows)))
+        batch = decoder.flush()
+        batch.validate(full=True)
+        assert batch.to_pydict() == {
+            "s": [[["a", long.decode()], None, []], [], [["b"], [long.decode(), "c"]]],
+            "n": [None] * 3,
+        }
+        with pytest.raises(SchemaMismatchError) as caught:
+            decoder.flush()
+        assert place(caught.value) == (sum(map(len, rows[:3])), 3, "s")
 
     def test_text_is_not_made_of_two_halves(self, codec: Any) -> None:
         # Each half of an e acute is invalid, although the column's bytes as a whole are not.

@@ -73,7 +73,9 @@ def decode_all(
     rows = decoder.rows
     seen.append(values(outcome(decoder.flush)))
     seen.append([decoder.row_place(row) for row in range(rows)])
-    return seen
+    if decoder.full:
+        seen.append(values(outcome(decoder.flush)))
+    return [*seen, decoder.full]
 
 
 @pytest.mark.parametrize("record_type", RECORD_TYPES)

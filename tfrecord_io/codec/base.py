@@ -160,11 +160,14 @@ class BatchDecoder(Cursor, Protocol):
     def flush(self) -> pa.RecordBatch:
         """Return the buffered rows (perhaps none) and start a new batch.
 
+        Before a row that has a value of a string column that is not valid UTF-8, the rows end: the
+        decoder stays full then, and the next call raises. The rows behind it are gone.
+
         Raises
         ------
         SchemaMismatchError
-            A value of a string column is not valid UTF-8: the first row that has one, and in it the
-            first column. The buffered rows are gone then.
+            The first row has such a value, or the one behind those that the last call gave; told is
+            the first column of it that has one.
         """
 
     def row_place(self, row: int) -> tuple[int, int]:

@@ -434,6 +434,7 @@ class ReferenceDecoder(_FrameCursor):
         # Arrow's binary and string arrays end at 2 GiB, whatever the options allow.
         self._batch_bytes = min(options.batch_bytes, MAX_PAYLOAD_BYTES)
         self._flushed_places: list[tuple[int, int]] = []
+        self._refused: SchemaMismatchError | None = None
         self._start_batch()
 
     def _start_batch(self) -> None:
@@ -479,23 +480,21 @@ class ReferenceDecoder(_FrameCursor):
 
     def flush(self) -> pa.RecordBatch:
         """See `tfrecord_io.codec.base.BatchDecoder.flush`."""
+        if self._refused is not None:
+            refused, self._refused, self.full = self._refused, None, False
+            raise refused
         rows, self._flushed_places = self._rows, self._places
         self._start_batch()
         if not self._columns:
             return _batch_without_columns(len(rows))
-        for row, (offset, record) in zip(rows, self._flushed_places, strict=True):
-            for index, column in enumerate(self._columns):
-                if pat.is_string(column.leaf) or pat.is_string_view(column.leaf):
-                    try:
-                        row[index] = _text(row[index])
-                    except UnicodeDecodeError as error:
-                        raise SchemaMismatchError(
-                            f"feature {column.name!r} holds bytes that are not valid UTF-8: read "
-                            "it as binary",
-                            offset=offset,
-                            record=record,
-                            feature=column.name,
-                        ) from error
+        for number, (row, place) in enumerate(zip(rows, self._flushed_places, strict=True)):
+            refused = self._as_text(row, *place)
+            if refused is not None:
+                if number == 0:
+                    raise refused
+                self._refused, self.full = refused, True
+                rows = rows[:number]
+                break
         return pa.RecordBatch.from_arrays(
             [
                 pa.array([row[index] for row in rows], field.type)
@@ -503,6 +502,22 @@ class ReferenceDecoder(_FrameCursor):
             ],
             schema=self._schema,
         )
+
+    def _as_text(self, row: list[_Value], offset: int, record: int) -> SchemaMismatchError | None:
+        """Make bytes that are to be text that; return an error if they are none."""
+        for index, column in enumerate(self._columns):
+            if pat.is_string(column.leaf) or pat.is_string_view(column.leaf):
+                try:
+                    row[index] = _text(row[index])
+                except UnicodeDecodeError:
+                    return SchemaMismatchError(
+                        f"feature {column.name!r} holds bytes that are not valid UTF-8: read it as "
+                        "binary",
+                        offset=offset,
+                        record=record,
+                        feature=column.name,
+                    )
+        return None
 
     def row_place(self, row: int) -> tuple[int, int]:
         """See `tfrecord_io.codec.base.BatchDecoder.row_place`."""

@@ -8,7 +8,7 @@ use arrow_schema::{DataType, FieldRef};
 
 use crate::block::Cells;
 use crate::canonical::{Kind, Span, for_each_step, one_varint};
-use crate::leaf::{Input, Leaf, room};
+use crate::leaf::{Input, Leaf, NotText, room};
 use crate::message::{Steps, Values};
 use crate::packed::unpack;
 
@@ -74,6 +74,13 @@ impl Lists {
     /// The list that holds an element.
     fn list_of(&self, element: usize) -> usize {
         self.ends.partition_point(|end| *end as usize <= element) - 1
+    }
+
+    /// The list that holds an element that is not text, and the lists before it.
+    fn cut(mut self, found: NotText, nulls: Option<NullBuffer>) -> NotText {
+        let at = self.list_of(found.at);
+        let values = found.before.slice(0, self.truncate(at));
+        NotText { at, before: self.finish(values, nulls.map(|nulls| nulls.slice(0, at))) }
     }
 
     fn finish(self, values: ArrayRef, nulls: Option<NullBuffer>) -> ArrayRef {
@@ -318,21 +325,21 @@ impl Column {
     }
 
     /// The finished array; or the first row that holds a string that is not UTF-8.
-    pub fn finish(mut self) -> Result<ArrayRef, usize> {
+    pub fn finish(mut self) -> Result<ArrayRef, NotText> {
         let nulls = self.nulls.finish();
         match self.nesting {
             Nesting::Bare => self.leaf.finish(nulls),
             Nesting::List(lists) => match self.leaf.finish(None) {
                 Ok(values) => Ok(lists.finish(values, nulls)),
-                Err(value) => Err(lists.list_of(value)),
+                Err(found) => Err(lists.cut(found, nulls)),
             },
-            Nesting::Steps { outer, inner, mut inner_nulls } => match self.leaf.finish(None) {
-                Ok(values) => {
-                    let steps = inner.finish(values, inner_nulls.finish());
-                    Ok(outer.finish(steps, nulls))
+            Nesting::Steps { outer, inner, mut inner_nulls } => {
+                let inner_nulls = inner_nulls.finish();
+                match self.leaf.finish(None) {
+                    Ok(values) => Ok(outer.finish(inner.finish(values, inner_nulls), nulls)),
+                    Err(found) => Err(outer.cut(inner.cut(found, inner_nulls), nulls)),
                 }
-                Err(value) => Err(outer.list_of(inner.list_of(value))),
-            },
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::canonical::Span;
 use crate::columns::Column;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
-use crate::leaf::Input;
+use crate::leaf::{Input, NotText};
 use crate::message::{Message, Steps, Values};
 use crate::walk::{Action, Unknown, Walker};
 
@@ -51,6 +51,8 @@ pub struct Decoder {
     block: Block,
     places: Places,
     flushed: Places,
+    /// What the row behind the rows that were flushed last is refused for.
+    refused: Option<Box<Fault>>,
     payload_bytes: usize,
 }
 
@@ -93,6 +95,7 @@ impl Decoder {
             walker,
             places: Places::default(),
             flushed: Places::default(),
+            refused: None,
             payload_bytes: 0,
         })
     }
@@ -281,7 +284,14 @@ impl Decoder {
     }
 
     /// The buffered rows as a batch. Where they stand is kept for `row_place` until the next flush.
+    ///
+    /// Of rows with one that is not UTF-8 those before it; the decoder stays full then, and the next
+    /// flush gives the fault.
     pub fn flush(&mut self) -> Result<RecordBatch> {
+        if let Some(fault) = self.refused.take() {
+            self.full = false;
+            return Err(fault);
+        }
         let fresh = self.columns.iter().map(Column::fresh).collect();
         let full = std::mem::replace(&mut self.columns, fresh);
         self.flushed = std::mem::take(&mut self.places);
@@ -293,19 +303,28 @@ impl Decoder {
         for (index, column) in full.into_iter().enumerate() {
             match column.finish() {
                 Ok(array) => arrays.push(array),
-                Err(row) => bad = Some(bad.map_or((row, index), |held| held.min((row, index)))),
+                Err(NotText { at, before }) => {
+                    bad = Some(bad.map_or((at, index), |held| held.min((at, index))));
+                    arrays.push(before);
+                }
             }
         }
+        let mut rows = self.flushed.rows();
         if let Some((row, index)) = bad {
             let (offset, record) = self.row_place(row).unwrap_or_default();
-            return Err(Fault::of_feature(
+            let fault = Fault::of_feature(
                 FaultKind::Mismatch,
                 "the value is not valid UTF-8, the schema asks for a string; ask for binary",
                 Place::Record { offset, record },
                 &self.columns[index].name,
-            ));
+            );
+            if row == 0 {
+                return Err(fault);
+            }
+            (self.refused, self.full, rows) = (Some(fault), true, row);
+            arrays = arrays.iter().map(|array| array.slice(0, row)).collect();
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(self.flushed.rows()));
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.schema.clone(), arrays, &options).map_err(|error| {
             Fault::boxed(FaultKind::Mismatch, error.to_string(), self.cursor.place())
         })

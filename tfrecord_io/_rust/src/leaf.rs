@@ -96,17 +96,32 @@ impl Bytes {
     fn finish<T: ByteArrayType<Offset = i32>>(
         self,
         nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef, usize> {
+    ) -> Result<ArrayRef, NotText> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
         let data = Buffer::from_vec(self.data.into_vec());
-        match GenericByteArray::<T>::try_new(offsets.clone(), data.clone(), nulls) {
-            Ok(array) => Ok(Arc::new(array)),
-            Err(_) => Err(first_invalid(offsets.windows(2).map(|pair| {
-                let (from, to) = (pair[0] as usize, pair[1] as usize);
-                &data[from..to]
-            }))),
+        if let Ok(array) =
+            GenericByteArray::<T>::try_new(offsets.clone(), data.clone(), nulls.clone())
+        {
+            return Ok(Arc::new(array));
         }
+        let at = first_invalid(offsets.windows(2).map(|pair| {
+            let (from, to) = (pair[0] as usize, pair[1] as usize);
+            &data[from..to]
+        }));
+        let sound = data.slice_with_length(0, offsets[at] as usize);
+        let nulls = nulls.map(|nulls| nulls.slice(0, at));
+        let before = GenericByteArray::<T>::new(offsets.slice(0, at), sound, nulls);
+        Err(NotText { at, before: Arc::new(before) })
     }
+}
+
+/// A value, or row, that is not UTF-8 where text is asked for.
+#[derive(Debug)]
+pub struct NotText {
+    /// Its index.
+    pub at: usize,
+    /// Those before it.
+    pub before: ArrayRef,
 }
 
 /// The index of the first value that is not UTF-8.
@@ -176,16 +191,21 @@ impl Views {
         blocks[block][offset..offset + length].to_vec()
     }
 
-    fn finish<T: ByteViewType>(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, usize> {
+    fn finish<T: ByteViewType>(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
         let views = ScalarBuffer::from(self.views);
         let blocks = self.blocks;
-        match GenericByteViewArray::<T>::try_new(views.clone(), blocks.clone(), nulls) {
-            Ok(array) => Ok(Arc::new(array)),
-            Err(_) => Err(views
-                .iter()
-                .position(|view| simdutf8::basic::from_utf8(&Self::value(*view, &blocks)).is_err())
-                .unwrap_or_default()),
+        if let Ok(array) =
+            GenericByteViewArray::<T>::try_new(views.clone(), blocks.clone(), nulls.clone())
+        {
+            return Ok(Arc::new(array));
         }
+        let at = views
+            .iter()
+            .position(|view| simdutf8::basic::from_utf8(&Self::value(*view, &blocks)).is_err())
+            .unwrap_or_default();
+        let nulls = nulls.map(|nulls| nulls.slice(0, at));
+        let before = GenericByteViewArray::<T>::new(views.slice(0, at), blocks, nulls);
+        Err(NotText { at, before: Arc::new(before) })
     }
 }
 
@@ -416,8 +436,8 @@ impl Leaf {
         }
     }
 
-    /// The finished array, or the index of the first value that is not UTF-8.
-    pub fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, usize> {
+    /// The finished array, or the first value that is not UTF-8.
+    pub fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
         Ok(match self {
             Self::Int64(values) => Arc::new(Int64Array::new(values.into(), nulls)),
             Self::Float32(values) => Arc::new(Float32Array::new(values.0.into(), nulls)),
