@@ -458,16 +458,33 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert process.wait(60) == 0
 
 
-def test_control_c_ends_with_130(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_with_130(tmp_path, number):
     tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
     with subprocess.Popen(
         [*PROGRAM, "cat", str(tmp_path / "long")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         process.stdout.readline()
         time.sleep(0.2)  # It now waits for the full pipe.
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.communicate(timeout=60)[1] == b"interrupted\n"
         assert process.returncode == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("target", ["target.parquet", "target"])
+def test_a_conversion_that_is_interrupted_leaves_nothing(tmp_path, number, target):
+    table = pa.table({"x": range(500_000), "text": ["a text of some length"] * 500_000})
+    tfr.write_table(table, tmp_path / "source", rows_per_task=10_000)
+    command = ["convert", str(tmp_path / "source"), str(tmp_path / target)]
+    words = [*command, "--compression", "gzip"] + ["--to-format", "tfrecord"] * (target == "target")
+    with subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE) as process:
+        while not any(target in path.name for path in tmp_path.iterdir()):
+            time.sleep(0.01)
+        process.send_signal(number)
+        assert b"interrupted" in process.communicate(timeout=60)[1]
+        assert process.returncode == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
 def test_version_and_help():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -50,6 +51,10 @@ def program() -> None:
 
 def main() -> NoReturn:
     """Run the command line."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # These end a command as Ctrl-C does, so that what it has begun is taken back.
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
     program(prog_name="tfrecord-io")
     raise SystemExit(0)
 
