@@ -168,6 +168,18 @@ def test_values_that_do_not_fit_the_manifests_columns(tmp_path: Path, codec: str
             assert word in fault.what
 
 
+def test_values_of_files_that_the_manifest_does_not_name(tmp_path: Path) -> None:
+    # Readers hold them to its columns as well.
+    tfr.write_table(pa.table({"n": pa.array([1, 2], pa.int8())}), tmp_path / "data")
+    other = tmp_path / "data" / "other.tfrecord"
+    other.write_bytes(frame(example(n=3)) + frame(example(n=4, m=1000)))
+    assert tfr.verify(tmp_path / "data").is_sound
+    other.write_bytes(frame(example(n=3)) + frame(example(n=1000)))
+    for path in (tmp_path, tmp_path / "data", other):
+        [fault] = tfr.verify(path).faults
+        assert (fault.path, fault.start, fault.feature) == (str(other), len(FRAMES[0]), "n")
+
+
 def test_data_sets_below_a_folder(tmp_path: Path) -> None:
     for name in ("one", "two"):
         tfr.write_table(pa.table({"n": range(10)}), tmp_path / name, rows_per_task=5)

@@ -100,9 +100,10 @@ def verify(
     Each frame is held to its two CRCs, each payload to protobuf's rules, each compressed stream to
     its own checks, and each file has to end with a record. Where a folder has a manifest, or one
     below it or, for a part of a data set, the one above, the files it names have to be there, with
-    the bytes and the number of records it says, and each value has to fit the column of that name;
-    of those that do not, the first of a file is told. That there are other files, or other features
-    in the records, is no fault. `clean` can make a manifest forget what was removed on purpose.
+    the bytes and the number of records it says, and each value of all files has to fit the column
+    of that name, as readers ask; of those that do not, the first of a file is told. That there are
+    other files, or other features in the records, is no fault. `clean` can make a manifest forget
+    what was removed on purpose.
 
     Parameters
     ----------
@@ -164,9 +165,8 @@ def verify(
     described: dict[str, ManifestFile] = {}
     held: dict[str, ScanPlan] = {}
     for one in data_sets:
-        files = dict(one.files())
-        described |= files
-        held |= dict.fromkeys(files, one.plan(plan))
+        described |= one.files()
+        held |= dict.fromkeys(one.urls(), one.plan(plan))
     faults = []
     count = threads_for(plan.locations, plan.storage_options, threads)
     for task, rows, found in _looked_at(plan, held, count):
@@ -199,6 +199,13 @@ class _DataSet:
     listed: Listed
     root: str
     manifest: Manifest
+
+    def urls(self) -> Iterator[str]:
+        """Give the URLs of its files that were listed, whether the manifest names them or not."""
+        inside = f"{self.root.rstrip('/')}/"
+        for info in self.listed.infos:
+            if info.path.startswith(inside):
+                yield self.listed.storage.url(info.path)
 
     def files(self) -> Iterator[tuple[str, ManifestFile]]:
         """Give the URL of each file that the manifest names, and what it says of it."""
@@ -233,10 +240,11 @@ class _DataSet:
 
 
 def _data_sets(listed: Listed) -> Iterator[_DataSet]:
-    """Give the data set that was listed, or of which a part was, and those below it."""
+    """Give the data set that was listed, or of which a part was, before those below it."""
+    manifests = dict(listed.manifests)
     if listed.manifest is not None:
-        yield _DataSet(listed, listed.root, listed.manifest)
-    for root, manifest in listed.manifests.items():
+        manifests[listed.root] = listed.manifest
+    for root, manifest in sorted(manifests.items(), key=lambda item: item[0]):
         yield _DataSet(listed, root, manifest)
 
 

@@ -488,11 +488,11 @@ class ReferenceDecoder(_FrameCursor):
         if not self._columns:
             return _batch_without_columns(len(rows))
         for number, (row, place) in enumerate(zip(rows, self._flushed_places, strict=True)):
-            refused = self._as_text(row, *place)
-            if refused is not None:
+            error = self._as_text(row, *place)
+            if error is not None:
                 if number == 0:
-                    raise refused
-                self._refused, self.full = refused, True
+                    raise error
+                self._refused, self.full = error, True
                 rows = rows[:number]
                 break
         return pa.RecordBatch.from_arrays(
