@@ -9,10 +9,12 @@ So `verify` holds one to the other.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.types as pat
 
 from tfrecord_io.errors import (
@@ -156,17 +158,19 @@ def verify(
         memory_map=memory_map,
         tell=listed.append,
     )
-    data_sets = [data_set for one in listed for data_set in _data_sets(one)]
-    record_type = _record_type([one.manifest for one in data_sets], record_type)
+    parts = [_described(one) for one in listed]
+    manifests = [manifest for one in parts for manifest in one.manifests.values()]
+    record_type = _record_type(manifests, record_type)
     options = replace(plan.options, record_type=record_type, on_corrupt="skip_record")
     total = sum(task.file.size for task in plan.tasks)
     done = records = 0
     plan = replace(plan, options=options)
     described: dict[str, ManifestFile] = {}
     held: dict[str, ScanPlan] = {}
-    for one in data_sets:
-        described |= one.files()
-        held |= dict.fromkeys(one.urls(), one.plan(plan))
+    for one in parts:
+        url_of = one.listed.storage.url
+        described |= {url_of(path): file for path, file in one.files()}
+        held |= {url_of(path): found for path, found in one.held(plan)}
     faults = []
     count = threads_for(plan.locations, plan.storage_options, threads)
     for task, rows, found in _looked_at(plan, held, count):
@@ -188,64 +192,69 @@ def verify(
         records=records,
         bytes=total,
         record_type=record_type,
-        faults=(*faults, *(fault for one in data_sets for fault in one.missing())),
+        faults=(*faults, *(fault for one in parts for fault in one.missing())),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _DataSet:
-    """A folder that has a manifest, and what was listed: all of it, a part, or what is above."""
+class _Described:
+    """What was listed, and by their folders the manifests of what it is, is in, or holds."""
 
     listed: Listed
-    root: str
-    manifest: Manifest
-
-    def urls(self) -> Iterator[str]:
-        """Give the URLs of its files that were listed, whether the manifest names them or not."""
-        inside = f"{self.root.rstrip('/')}/"
-        for info in self.listed.infos:
-            if info.path.startswith(inside):
-                yield self.listed.storage.url(info.path)
+    manifests: Mapping[str, Manifest]
 
     def files(self) -> Iterator[tuple[str, ManifestFile]]:
-        """Give the URL of each file that the manifest names, and what it says of it."""
-        for file in self.manifest.files:
-            yield self.listed.storage.url(self._path(file)), file
+        """Give the path of each file that a manifest names, and what it says of it."""
+        for root, manifest in self.manifests.items():
+            for file in manifest.files:
+                yield f"{root}/{file.path}", file
 
-    def plan(self, plan: ScanPlan) -> ScanPlan:
-        """Return a plan for the columns of the manifest."""
-        schema = self.manifest.schema
-        decimals = [field.name for field in schema if pat.is_decimal(leaf_type(field.type))]
-        return replace(plan, schema=schema, file_schema=schema, rounded=frozenset(decimals))
+    def held(self, plan: ScanPlan) -> Iterator[tuple[str, ScanPlan]]:
+        """Give the paths of the files in data sets, and plans for the columns of their manifests.
+
+        Whether a manifest names them or not: readers ask all of them for its columns.
+        """
+        plans = {root: _for_columns(plan, found.schema) for root, found in self.manifests.items()}
+
+        @functools.cache
+        def nearest(folder: str) -> ScanPlan | None:
+            return plans.get(folder) or (nearest(_parent(folder)) if folder else None)
+
+        for info in self.listed.infos:
+            found = nearest(_parent(info.path))
+            if found is not None:
+                yield info.path, found
 
     def missing(self) -> Iterator[Fault]:
-        """Give those of the folder that was listed that are not there."""
+        """Tell of those files of the folder that was listed that are not there."""
         if not self.listed.is_folder:
             return
+        storage, inside = self.listed.storage, f"{self.listed.root.rstrip('/')}/"
         there = {info.path for info in self.listed.infos}
-        for url, file in self.files():
-            path = self._path(file)
-            if path in there or not path.startswith(f"{self.listed.root.rstrip('/')}/"):
-                continue
+        for path, file in self.files():
             # The manifest may be newer than what was listed.
-            if not self.listed.storage.exists(path):
+            if path.startswith(inside) and path not in there and not storage.exists(path):
                 yield Fault(
-                    path=url,
+                    path=storage.url(path),
                     what=f"the manifest says that it is there and has {file.rows} records, and it "
                     "is not",
                 )
 
-    def _path(self, file: ManifestFile) -> str:
-        return f"{self.root.rstrip('/')}/{file.path}"
 
-
-def _data_sets(listed: Listed) -> Iterator[_DataSet]:
-    """Give the data set that was listed, or of which a part was, before those below it."""
-    manifests = dict(listed.manifests)
+def _described(listed: Listed) -> _Described:
+    manifests = {root.rstrip("/"): manifest for root, manifest in listed.manifests.items()}
     if listed.manifest is not None:
-        manifests[listed.root] = listed.manifest
-    for root, manifest in sorted(manifests.items(), key=lambda item: item[0]):
-        yield _DataSet(listed, root, manifest)
+        manifests[listed.root.rstrip("/")] = listed.manifest
+    return _Described(listed, dict(sorted(manifests.items())))
+
+
+def _for_columns(plan: ScanPlan, schema: pa.Schema) -> ScanPlan:
+    decimals = [field.name for field in schema if pat.is_decimal(leaf_type(field.type))]
+    return replace(plan, schema=schema, file_schema=schema, rounded=frozenset(decimals))
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _record_type(manifests: Sequence[Manifest], asked: RecordType | None) -> RecordType:
