@@ -114,7 +114,8 @@ def make_ready(staging: Staging, job_id: str, record: CommitRecord, manifest: Ma
     if len(data) > MAX_MANIFEST_BYTES:
         raise LimitExceededError(
             f"the manifest would have {len(data)} bytes, and readers take {MAX_MANIFEST_BYTES} at "
-            f"most; write fewer files than {len(manifest.files)}",
+            f"most; write fewer files than {len(manifest.files)}, or have 'tfrecord-io clean "
+            "--forget-missing' take out those that are gone",
             path=storage.url(staging.root),
         )
     storage.write_bytes(f"{folder}/{MANIFEST_NAME}", data)
