@@ -167,7 +167,7 @@ def test_what_no_condition_fits(classic):
     with pytest.raises(AnalysisException) as error:
         load(classic, path, **settings, **keys)
     assert error.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
-    assert "S3 did not answer" in str(error.value)
+    assert "S3 at http://127.0.0.1:1 did not answer" in str(error.value)
 
 
 def test_sampling_ratio(spark, tmp_path):
