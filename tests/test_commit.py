@@ -7,6 +7,7 @@ import datetime as dt
 import errno
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -372,6 +373,36 @@ def test_files_of_others_that_fit(tmp_path: Path) -> None:
     assert sorted(found, key=lambda row: row["v"]) == [*rows]
 
 
+@pytest.mark.parametrize("t", [pa.int8(), pa.int32(), pa.uint64()])
+def test_integers_beside_those_of_others(tmp_path: Path, t: pa.DataType) -> None:
+    """Whatever follows in the files of others can be read, however small what is added."""
+    large = -(2**40)
+    rows = [{"v": 1, "w": [1, 2]}] * 150 + [{"v": large, "w": [large, 2]}]
+    (tmp_path / "theirs").write_bytes(b"".join(examples(row) for row in rows))
+    new = pa.table({"v": pa.array([7], t), "w": pa.array([[7, 8, 9]], pa.list_(t))})
+    for _ in range(2):
+        write_table(new, tmp_path, mode="append")
+    back = read_table(tmp_path)
+    assert back.schema.types == [pa.int64(), pa.list_(pa.int64())]
+    assert sorted(back.to_pylist(), key=str) == sorted([*rows, *new.to_pylist() * 2], key=str)
+    assert manifest(tmp_path).schema == back.schema
+
+
+def test_larger_integers_of_others_at_first_sight(tmp_path: Path) -> None:
+    (tmp_path / "theirs").write_bytes(examples({"v": 1000}))
+    write_table(pa.table({"v": pa.array([7], pa.int8())}), tmp_path, mode="append")
+    assert sorted(read_table(tmp_path)["v"].to_pylist()) == [7, 1000]
+
+
+def test_integers_that_take_the_place_of_those_of_others(tmp_path: Path) -> None:
+    """Nothing of others is left, so the types are those of what is written."""
+    (tmp_path / "p=1").mkdir()
+    (tmp_path / "p=1" / "theirs").write_bytes(examples({"v": 1}))
+    new = pa.table({"v": pa.array([7], pa.int8()), "p": pa.array([1], pa.int32())})
+    write_table(new, tmp_path, mode="overwrite_partitions", partition_by="p")
+    assert read_table(tmp_path).equals(new)
+
+
 def test_tables_of_others(tmp_path: Path) -> None:
     """Of Parquet files a cast decides, as when they are read."""
     source, root = tmp_path / "source", tmp_path / "ds"
@@ -498,6 +529,52 @@ def test_a_column_of_nulls_goes_with_any_type(
     with pytest.raises(SchemaMismatchError, match="x: bool"):
         table = pa.table({"x": [True], "n": [1]})
         write_table(table, root, mode="append", record_type="SequenceExample")
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow"),
+    [
+        (pa.int64(), pa.int8()),
+        (pa.int64(), pa.uint64()),
+        (pa.int32(), pa.int32()),
+        (pa.int16(), pa.uint8()),
+        (pa.uint32(), pa.uint16()),
+    ],
+)
+def test_integers_go_with_a_type_that_has_room_for_them(
+    tmp_path: Path, wide: pa.DataType, narrow: pa.DataType
+) -> None:
+    old, new = (
+        pa.table({"v": pa.array([1], t), "w": pa.array([[2]], pa.list_(t)), "p": pa.array([3], t)})
+        for t in (wide, narrow)
+    )
+    for table in (old, new):
+        write_table(table, tmp_path, mode="append", partition_by="p")
+    back = read_table(tmp_path)
+    assert back.schema == old.schema
+    assert back.to_pylist() == old.to_pylist() * 2
+
+
+@pytest.mark.parametrize(
+    ("narrow", "wide"),
+    [
+        (pa.int32(), pa.int64()),
+        (pa.uint64(), pa.int8()),
+        (pa.uint16(), pa.int16()),
+        (pa.int16(), pa.uint16()),
+        (pa.int64(), pa.float64()),
+        (pa.list_(pa.int64()), pa.int64()),
+        (pa.list_(pa.int64(), 1), pa.list_(pa.int64())),
+    ],
+)
+def test_integers_that_the_data_set_has_no_room_for(
+    tmp_path: Path, narrow: pa.DataType, wide: pa.DataType
+) -> None:
+    write_table(pa.table({"v": pa.array([None], narrow)}), tmp_path)
+    before = tree(tmp_path)
+    with pytest.raises(SchemaMismatchError, match=re.escape(f"they have v: {wide}")):
+        write_table(pa.table({"v": pa.array([None], wide)}), tmp_path, mode="append")
+    assert tree(tmp_path) == before
 
 
 def test_steps_of_nulls_go_with_any_type(tmp_path: Path) -> None:

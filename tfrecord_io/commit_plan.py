@@ -28,7 +28,7 @@ from tfrecord_io.manifest import MANIFEST_NAME, Manifest, ManifestFile, read_man
 from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.publish import CommitRecord
-from tfrecord_io.schema import is_nulls_of, normal_schema
+from tfrecord_io.schema import holds_integers_of, is_nulls_of, normal_schema, without_bounds
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import Storage, Tree
 
@@ -104,15 +104,11 @@ def plan_commit(
         remove_folders=tuple(_emptied(job, tree, remove)),
     )
     storage.check_changeable(_changes(root, tree, record))
-    return PlannedCommit(
-        record=record,
-        manifest=_new_manifest(
-            job,
-            publish,
-            manifest,
-            [described[path] for path in described.keys() - {*replaced, *publish}],
-        ),
-    )
+    kept = [described[path] for path in described.keys() - {*replaced, *publish}]
+    planned = _new_manifest(job, publish, manifest, kept)
+    if manifest is None and any(map(is_data_path, there - {*replaced, *publish})):
+        planned = replace(planned, schema=schema_beside_others(job))
+    return PlannedCommit(record=record, manifest=planned)
 
 
 def plan_forgetting(storage: Storage, root: str) -> tuple[PlannedCommit, list[str]] | None:
@@ -207,20 +203,34 @@ def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> No
 def _joined(job: WriteJob, old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
     """Return the columns of what is there and what is added; None if they differ.
 
-    A column of type null has no values, so its records are those of a column of any other type. In
-    files of other formats such a column may look different from those of other types.
+    A column of type null has no values, so its records are those of a column of any other type.
+    Integers have the same records whatever their type, and those that the data set's type has room
+    for become it. In files of other formats such columns look different from those of other types.
     """
     if old.names != new.names or (old.types != new.types and job.file_format != "tfrecord"):
         return None
     joined = []
     for before, added in zip(old, new, strict=True):
-        if before.type == added.type or is_nulls_of(added.type, before.type):
+        if (
+            before.type == added.type
+            or is_nulls_of(added.type, before.type)
+            or holds_integers_of(before.type, added.type)
+        ):
             joined.append(before)
         elif is_nulls_of(before.type, added.type):
             joined.append(added)
         else:
             return None
     return pa.schema(joined)
+
+
+def schema_beside_others(job: WriteJob) -> pa.Schema:
+    """Return the columns of what is added to files that no manifest describes.
+
+    In any of those records, an integer may be larger than the type of the job's column.
+    """
+    schema = normal_schema(job.data_schema)
+    return without_bounds(schema) if job.file_format == "tfrecord" else schema
 
 
 def _columns(schema: pa.Schema) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from tfrecord_io.commit_plan import schema_beside_others
 from tfrecord_io.errors import SchemaMismatchError, TFRecordError
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import InputFile, conform
@@ -83,8 +84,7 @@ def _first_file(storage: Storage, root: str, paths: Sequence[str]) -> ScanFile |
 
 
 def _rows(job: WriteJob, storage: Storage, file: ScanFile) -> Iterator[pa.RecordBatch]:
-    # A null in a column that has none from now on is read as well.
-    columns = pa.schema([field.with_nullable(True) for field in job.data_schema])
+    columns = schema_beside_others(job)
     if job.file_format == "tfrecord":
         plan = ScanPlan(
             locations=(job.url,),

@@ -260,6 +260,32 @@ def is_nulls_of(t: pa.DataType, other: pa.DataType) -> bool:
     )
 
 
+def holds_integers_of(t: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether all records of one type of integers, or of lists of them, are of another.
+
+    Those of `other` are of `t`: of ``int64`` even those of ``uint64``, since no record has a value
+    that does not fit ``int64``.
+    """
+    leaf, added = leaf_type(t), leaf_type(other)
+    if not pat.is_integer(leaf) or not pat.is_integer(added) or with_leaf(other, leaf) != t:
+        return False
+    signs = pat.is_signed_integer(leaf), pat.is_signed_integer(added)
+    bits = leaf.bit_width - signs[0], added.bit_width - signs[1]
+    return bool(leaf == pa.int64() or (bits[0] >= bits[1] and signs[0] >= signs[1]))
+
+
+def without_bounds(schema: pa.Schema) -> pa.Schema:
+    """Return columns with room for every integer that a record can hold: as ``int64``."""
+    return pa.schema(
+        [
+            field.with_type(with_leaf(field.type, pa.int64()))
+            if pat.is_integer(leaf_type(field.type))
+            else field
+            for field in schema
+        ]
+    )
+
+
 def wire_field(field: pa.Field, *, reading: bool, is_rounded: bool = False) -> pa.Field:
     """Return the field that a codec decodes into or encodes from.
 
