@@ -1,8 +1,10 @@
 import bz2
 import gzip
+import importlib
 import io
 import os
 import pickle
+import random
 import struct
 import zlib
 
@@ -35,6 +37,13 @@ def squeeze(compression, data, step=None, level=None):
     step = step or max(len(data), 1)
     pieces = [stream.compress(data[at : at + step]) for at in range(0, len(data), step)]
     return b"".join([*pieces, stream.flush()])
+
+
+@pytest.fixture(params=["zlib", "isal.isal_zlib"])
+def inflating(request, monkeypatch):
+    """What reads gzip and zlib: the standard library, or ISA-L where it is installed."""
+    module = importlib.import_module(request.param)
+    monkeypatch.setattr("tfrecord_io.decompression.inflating", module)
 
 
 class Trickle(io.BytesIO):
@@ -176,6 +185,7 @@ class TestDetect:
         assert detect(b"\x00" * 100, "a.gz") == "gzip"
 
 
+@pytest.mark.usefixtures("inflating")
 @pytest.mark.parametrize("compression", ALL)
 class TestRoundTrip:
     @pytest.mark.parametrize("data", [b"", b"x", MIXED, bytes(5_000_000)])
@@ -225,12 +235,44 @@ class TestRoundTrip:
         assert unpack(compression, b"") == b""
 
 
+@pytest.mark.usefixtures("inflating")
 @pytest.mark.parametrize("compression", ["gzip", "deflate", "bzip2"])
 def test_flipped_bits_are_found(compression):
     data = bytearray(squeeze(compression, MIXED))
     data[len(data) // 2] ^= 1
     with pytest.raises(CompressionError, match=r"damaged|ends early"):
         unpack(compression, bytes(data))
+
+
+@pytest.mark.parametrize("compression", ["gzip", "deflate"])
+def test_both_libraries_find_the_same_damage(compression, monkeypatch):
+    chance = random.Random(11)
+    sound = [
+        squeeze(compression, data, level=level)
+        for data in (b"", RANDOM[:500], b"some text, some more " * 400)
+        for level in (0, 1, 9)
+    ]
+
+    def outcome(module, data):
+        monkeypatch.setattr("tfrecord_io.decompression.inflating", importlib.import_module(module))
+        try:
+            return unpack(compression, data)
+        except CompressionError:
+            return "damaged"
+
+    seen = set()
+    for _ in range(3000):
+        data = bytearray(chance.choice(sound))
+        at = chance.randrange(len(data))
+        if chance.random() < 0.2:
+            del data[at:]
+        # The reserved flags of a gzip header are all that only zlib looks at.
+        elif compression == "deflate" or at != 3:
+            data[at] ^= 1 << chance.randrange(8)
+        expected = outcome("zlib", bytes(data))
+        assert outcome("isal.isal_zlib", bytes(data)) == expected, bytes(data)
+        seen.add(expected == "damaged")
+    assert seen == {True, False}
 
 
 @pytest.mark.parametrize("level", [1, 9])
@@ -251,6 +293,7 @@ def test_gzip_header_tells_nothing():
     assert squeeze("gzip", b"x")[:10] == b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
+@pytest.mark.usefixtures("inflating")
 def test_gzip_may_be_padded_with_zeros():
     data = squeeze("gzip", b"abc") + bytes(1000) + squeeze("gzip", b"def") + bytes(3_000_000)
     assert unpack("gzip", data) == b"abcdef"
@@ -295,6 +338,7 @@ class TestHadoopBlocks:
             unpack(compression, data[:4] + struct.pack(">I", claim) + data[8:])
 
 
+@pytest.mark.usefixtures("inflating")
 def test_a_bomb_is_read_in_small_steps():
     data = gzip.compress(bytes(100_000_000))
     stream = decompressor("gzip", io.BytesIO(data))
