@@ -73,7 +73,7 @@ def test_without_a_kind(in_lists: bool) -> None:
 
 @pytest.mark.parametrize("number", ["int64", "float"])
 def test_bytes_with_numbers(number: Any) -> None:
-    seen = feature(with_values={"bytes": ONE, number: TWO}).with_path("part-1")
+    seen = feature(with_values={"bytes": ONE, number: TWO}).placed("part-1", 0)
     with pytest.raises(InferenceError) as caught:
         schema_of(seen)
     assert caught.value.feature == "x"
@@ -97,12 +97,23 @@ def test_too_many_names() -> None:
         merge(runs, limits=Limits(max_features=2))
 
 
-def test_paths() -> None:
-    run = Observation(
-        records=1, features=(feature(with_values={"int64": ONE}, empty={"float": TWO}),)
+def test_sightings_tell_where_their_run_stands() -> None:
+    first = Observation(records=5, features=(feature(with_values={"int64": ONE}),), path="p")
+    second = Observation(
+        records=2,
+        features=(feature(with_values={"int64": ONE, "float": TWO}, empty={"float": TWO}),),
+        path="p",
+        first_record=5,
     )
-    (seen,) = run.with_path("p").features
-    assert {seen.first.path, seen.with_values["int64"].path, seen.empty["float"].path} == {"p"}
+    third = Observation(records=1, features=(feature("y", empty={"bytes": ONE}),), path="q")
+    in_p, in_q = merge([first, second, third]).features
+    assert in_p.first == Sighting(offset=0, record=0, path="p")
+    assert in_p.with_values == {
+        "int64": Sighting(offset=0, record=0, path="p"),
+        "float": Sighting(offset=100, record=6, path="p"),
+    }
+    assert in_p.empty == {"float": Sighting(offset=100, record=6, path="p")}
+    assert in_q.empty == {"bytes": Sighting(offset=0, record=0, path="q")}
 
 
 kinds = st.dictionaries(
@@ -125,6 +136,8 @@ runs = st.builds(
     features=st.lists(observed, max_size=4, unique_by=lambda f: (f.is_feature_list, f.name)).map(
         tuple
     ),
+    path=st.sampled_from([None, "p", "q"]),
+    first_record=st.integers(0, 5),
 )
 
 
@@ -143,8 +156,11 @@ def test_merging_is_associative(a: Observation, b: Observation, c: Observation) 
 
 @given(runs)
 def test_the_empty_run_is_neutral(a: Observation) -> None:
-    assert ordered(merge([a])) == ordered(merge([Observation(), a])) == ordered(a)
-    assert ordered(merge([a, Observation()])) == ordered(a)
+    alone = ordered(merge([a]))
+    assert ordered(merge([Observation(), a])) == ordered(merge([a, Observation()])) == alone
+    assert ordered(merge([merge([a])])) == alone
+    if a.path is None and not a.first_record:
+        assert alone == ordered(a)
 
 
 @given(runs)

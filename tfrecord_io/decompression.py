@@ -13,7 +13,7 @@ Invariants, whatever the input holds:
 - A source that is a plain TFRecord is no damage but an option that does not fit.
 
 gzip and zlib are read by the standard library, or by ISA-L where the extra `gzip` is installed: by
-the same interface, and up to twice as fast. It is as strict, but for a gzip header's reserved flags,
+the same interface, up to twice as fast. It is as strict, but for a gzip header's reserved flags,
 which it passes over.
 
 zstd frames are walked here block by block, though pyarrow could read on over their ends: its stream

@@ -74,13 +74,28 @@ class FeatureObservation:
     with_values: Mapping[Kind, Sighting] = field(default_factory=dict)
     empty: Mapping[Kind, Sighting] = field(default_factory=dict)
 
-    def with_path(self, path: str) -> FeatureObservation:
-        """Return this with `path` in every sighting."""
+    def placed(self, path: str | None, first_record: int) -> FeatureObservation:
+        """Return this as seen in a file, if it is known, in a run that begins with that record."""
+        if path is None and first_record == 0:
+            return self
+
+        def place(seen: Sighting) -> Sighting:
+            return replace(seen, path=path or seen.path, record=seen.record + first_record)
+
         return replace(
             self,
-            first=replace(self.first, path=path),
-            with_values={k: replace(s, path=path) for k, s in self.with_values.items()},
-            empty={k: replace(s, path=path) for k, s in self.empty.items()},
+            first=place(self.first),
+            with_values={kind: place(seen) for kind, seen in self.with_values.items()},
+            empty={kind: place(seen) for kind, seen in self.empty.items()},
+        )
+
+    def adds_to(self, other: FeatureObservation) -> bool:
+        """Whether this shows something that `other`, of the same name and place, does not."""
+        return (
+            self.is_single < other.is_single
+            or self.is_utf8 < other.is_utf8
+            or not self.with_values.keys() <= other.with_values.keys()
+            or not self.empty.keys() <= other.empty.keys()
         )
 
 
@@ -89,14 +104,24 @@ class Observation:
     """What was seen in a run of records, features in the order of first sight on the wire.
 
     Within a record the context comes before the feature lists.
+
+    Attributes
+    ----------
+    records : int
+        How many.
+    features : tuple of FeatureObservation
+        What they hold. Their sightings know no file, and count records from the run's beginning.
+    path : str or None
+        The file of the run.
+    first_record : int
+        Which of the file's records the run begins with. `merge` gives both to the sightings that
+        it keeps, which of many runs are few.
     """
 
     records: int = 0
     features: tuple[FeatureObservation, ...] = ()
-
-    def with_path(self, path: str) -> Observation:
-        """Return this with `path` in every sighting."""
-        return replace(self, features=tuple(f.with_path(path) for f in self.features))
+    path: str | None = None
+    first_record: int = 0
 
 
 def _merge_feature(a: FeatureObservation, b: FeatureObservation) -> FeatureObservation:
@@ -114,11 +139,14 @@ def _first_seen(a: Mapping[Kind, Sighting], b: Mapping[Kind, Sighting]) -> Mappi
 
 
 def _merge_two(a: Observation, b: Observation) -> Observation:
+    """Merge a run into those before it, which are merged already."""
     merged = {(f.is_feature_list, f.name): f for f in a.features}
     for feature in b.features:
         key = (feature.is_feature_list, feature.name)
         seen = merged.get(key)
-        merged[key] = feature if seen is None else _merge_feature(seen, feature)
+        if seen is None or feature.adds_to(seen):
+            placed = feature.placed(b.path, b.first_record)
+            merged[key] = placed if seen is None else _merge_feature(seen, placed)
     return Observation(records=a.records + b.records, features=tuple(merged.values()))
 
 

@@ -19,7 +19,7 @@ from tfrecord_io.codec.base import BatchDecoder, Codec, Cursor
 from tfrecord_io.errors import LayoutError, SchemaMismatchError
 from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
-from tfrecord_io.infer import FeatureObservation, Observation, Sighting
+from tfrecord_io.infer import Observation
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan
 from tfrecord_io.schema import wire_schema
 
@@ -171,7 +171,7 @@ class Observing:
     def items(self, *, is_end: bool) -> Iterator[Observation]:
         """See `Work.items`."""
         if is_end:
-            yield self._observer.result().with_path(self._url)
+            yield replace(self._observer.result(), path=self._url)
 
     def lose(self, damage: Damage) -> Iterator[Observation]:
         """See `Work.lose`."""
@@ -183,19 +183,7 @@ def shifted(item: Any, records: int) -> Any:
     """Return an item as if so many records had come before its span."""
     if not records or not isinstance(item, Observation):
         return item
-    return replace(item, features=tuple(_shifted(f, records) for f in item.features))
-
-
-def _shifted(feature: FeatureObservation, records: int) -> FeatureObservation:
-    def move(sighting: Sighting) -> Sighting:
-        return replace(sighting, record=sighting.record + records)
-
-    return replace(
-        feature,
-        first=move(feature.first),
-        with_values={kind: move(seen) for kind, seen in feature.with_values.items()},
-        empty={kind: move(seen) for kind, seen in feature.empty.items()},
-    )
+    return replace(item, first_record=item.first_record + records)
 
 
 class Counting:
