@@ -309,7 +309,8 @@ def whole_or_nothing(file: ScanFile, items: Callable[[], Iterator[Any]]) -> Iter
 
 def item_bytes(item: Any) -> int:
     """Return what an item takes in memory; what is no batch counts nothing."""
-    return item.nbytes if isinstance(item, pa.RecordBatch) else 0
+    # `nbytes` looks at what of each buffer belongs to the batch: all of it, and 50 times slower.
+    return item.get_total_buffer_size() if isinstance(item, pa.RecordBatch) else 0
 
 
 class Runner:
