@@ -9,7 +9,7 @@ use arrow_array::{
     ArrayRef, Float32Array, Float64Array, GenericByteArray, GenericByteViewArray, Int64Array,
     NullArray,
 };
-use arrow_buffer::{Buffer, MutableBuffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 
 use crate::bytes::ByteBuilder;
@@ -39,14 +39,14 @@ pub enum Leaf {
 }
 
 /// Floats as their bytes: runs of them are copied as they are.
-#[derive(Debug)]
-pub struct Floats(MutableBuffer);
+#[derive(Debug, Default)]
+pub struct Floats(ByteBuilder);
 
 impl Floats {
     const SIZE: usize = size_of::<f32>();
 
     fn with_capacity(count: usize) -> Self {
-        Self(MutableBuffer::new(count * Self::SIZE))
+        Self(ByteBuilder::with_capacity(count * Self::SIZE))
     }
 
     fn reserve(&mut self, count: usize) {
@@ -60,7 +60,12 @@ impl Floats {
 
     #[inline(always)]
     fn push(&mut self, value: f32) {
-        self.0.push(value);
+        self.push_bits(value.to_bits());
+    }
+
+    #[inline(always)]
+    fn push_bits(&mut self, bits: u32) {
+        self.0.put_chunk(&bits.to_le_bytes(), Self::SIZE);
     }
 
     fn truncate(&mut self, count: usize) {
@@ -72,7 +77,7 @@ impl Floats {
     pub fn extend(&mut self, source: &[u8], run: Span) -> bool {
         let is_whole = (run.end - run.at).is_multiple_of(Self::SIZE);
         if is_whole {
-            self.0.extend_from_slice(&source[run.at..run.end]);
+            self.0.put_slice(source, run.at, run.end);
         }
         is_whole
     }
@@ -98,7 +103,7 @@ impl Bytes {
         nulls: Option<NullBuffer>,
     ) -> Result<ArrayRef, NotText> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        let data = Buffer::from_vec(self.data.into_vec());
+        let data = self.data.into_buffer();
         if let Ok(array) =
             GenericByteArray::<T>::try_new(offsets.clone(), data.clone(), nulls.clone())
         {
@@ -225,7 +230,7 @@ impl Leaf {
         };
         Some(match data_type {
             DataType::Int64 => Self::Int64(Vec::new()),
-            DataType::Float32 => Self::Float32(Floats::with_capacity(0)),
+            DataType::Float32 => Self::Float32(Floats::default()),
             DataType::Float64 => Self::Float64(Vec::new()),
             DataType::Binary => bytes(false),
             DataType::Utf8 => bytes(true),
@@ -386,7 +391,7 @@ impl Leaf {
             (_, values) if values.is_empty() => {}
             (Self::Int64(held), Values::Ints(ints)) => held.extend_from_slice(ints),
             (Self::Float32(held), Values::Floats(bits)) => {
-                held.0.extend_from_slice(bits);
+                bits.iter().for_each(|bits| held.push_bits(*bits));
             }
             (Self::Float64(held), Values::Floats(bits)) => {
                 held.extend(bits.iter().map(|bits| f64::from(f32::from_bits(*bits))));
@@ -440,7 +445,9 @@ impl Leaf {
     pub fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
         Ok(match self {
             Self::Int64(values) => Arc::new(Int64Array::new(values.into(), nulls)),
-            Self::Float32(values) => Arc::new(Float32Array::new(values.0.into(), nulls)),
+            Self::Float32(values) => {
+                Arc::new(Float32Array::new(values.0.into_buffer().into(), nulls))
+            }
             Self::Float64(values) => Arc::new(Float64Array::new(values.into(), nulls)),
             Self::Bytes(bytes) if bytes.is_utf8 => return bytes.finish::<Utf8Type>(nulls),
             Self::Bytes(bytes) => return bytes.finish::<BinaryType>(nulls),
