@@ -91,7 +91,7 @@ def _hold_to_truth(workload: Workload, workers: dict[str, Worker], asked: list[R
     truths = {
         "whole": expected(workload),
         "head": expected(workload.head),
-        "large": expected(workload, repeats=workload.repeats),
+        "large": expected(workload, repeats=workload.large_repeats),
     }
     for peer, case in asked:
         # This is the warming up too.

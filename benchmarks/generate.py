@@ -93,10 +93,10 @@ def _main() -> None:
         workload = find_workload(name, quick=args.quick)
         _make(workload)
         _make(workload.head)
-        size = workload.path.stat().st_size * workload.repeats
+        size = workload.path.stat().st_size * workload.large_repeats
         large = workload.large_path
         if not large.exists() or large.stat().st_size != size:
-            repeat_file(workload.path, large, workload.repeats)
+            repeat_file(workload.path, large, workload.large_repeats)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class Workload:
     checked : tuple of str
         The columns whose values every peer must read alike.
     repeats : int
-        How often the file is repeated for measuring two threads, so that there is work for both.
+        How often the file is repeated where there have to be some 200 MB or more.
     batch_rows : int
         Rows of a batch that is encoded.
     """
@@ -111,11 +111,17 @@ class Workload:
         return DATA / f"{self.name}-{self.rows}.tfrecord"
 
     @property
+    def large_repeats(self) -> int:
+        """How often it is repeated for measuring two threads.
+
+        To 1 GB or more: of 200 MB, which take 20 ms, beginning and ending would be a good part.
+        """
+        return 5 * self.repeats
+
+    @property
     def large_path(self) -> Path:
-        """The file repeated `repeats` times."""
-        return (
-            self.path.with_suffix(f".x{self.repeats}.tfrecord") if self.repeats > 1 else self.path
-        )
+        """The file repeated `large_repeats` times."""
+        return self.path.with_suffix(f".x{self.large_repeats}.tfrecord")
 
     @property
     def head(self) -> Workload:

@@ -215,7 +215,7 @@ def cases(workload: Workload) -> dict[str, Case]:
         arguments = {"schema": schema, "record_type": type_, "threads": threads}
         whole = functools.partial(read_table, workload.large_path, **arguments)
         streamed = functools.partial(scan, workload.large_path, **arguments)
-        large = size * workload.repeats
+        large = size * workload.large_repeats
         out[f"read_table_{threads}"] = Case(
             whole, lambda read=whole: _check(workload, read().to_batches()), large
         )
