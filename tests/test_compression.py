@@ -6,6 +6,8 @@ import os
 import pickle
 import random
 import struct
+import subprocess
+import sys
 import zlib
 
 import pyarrow as pa
@@ -273,6 +275,19 @@ def test_both_libraries_find_the_same_damage(compression, monkeypatch):
         assert outcome("isal.isal_zlib", bytes(data)) == expected, bytes(data)
         seen.add(expected == "damaged")
     assert seen == {True, False}
+
+
+def test_without_isal_the_standard_library_reads():
+    code = (
+        "import gzip, io, sys, zlib\n"
+        "sys.modules['isal'] = None\n"
+        "from tfrecord_io import decompression\n"
+        "assert decompression.inflating is zlib\n"
+        "stream = decompression.decompressor('gzip', io.BytesIO(gzip.compress(b'some text')))\n"
+        "print(stream.read(100).decode())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "some text\n"
 
 
 @pytest.mark.parametrize("level", [1, 9])
