@@ -110,12 +110,13 @@ class Observation:
     records : int
         How many.
     features : tuple of FeatureObservation
-        What they hold. Their sightings know no file, and count records from the run's beginning.
+        What they hold. The sightings of one run know no file, and count records from where it
+        begins.
     path : str or None
-        The file of the run.
+        The file of a run.
     first_record : int
-        Which of the file's records the run begins with. `merge` gives both to the sightings that
-        it keeps, which of many runs are few.
+        Which of the file's records it begins with. `merge` gives both to the sightings that it
+        keeps, which of many runs are few, and has none itself.
     """
 
     records: int = 0
