@@ -9,7 +9,7 @@ types by the rules of docs/format.md.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -74,6 +74,12 @@ class FeatureObservation:
     with_values: Mapping[Kind, Sighting] = field(default_factory=dict)
     empty: Mapping[Kind, Sighting] = field(default_factory=dict)
 
+    @property
+    def traits(self) -> Hashable:
+        """What was seen, but for where."""
+        kinds = frozenset(self.with_values), frozenset(self.empty)
+        return (self.name, self.is_feature_list, self.is_single, self.is_utf8, *kinds)
+
     def placed(self, path: str | None, first_record: int) -> FeatureObservation:
         """Return this as seen in a file, if it is known, in a run that begins with that record."""
         if path is None and first_record == 0:
@@ -117,12 +123,16 @@ class Observation:
     first_record : int
         Which of the file's records it begins with. `merge` gives both to the sightings that it
         keeps, which of many runs are few, and has none itself.
+    traits : frozenset of hashable
+        What was seen of each feature of a run, but for where, in a form of the codec's own. A run
+        whose traits earlier ones have adds nothing to them.
     """
 
     records: int = 0
     features: tuple[FeatureObservation, ...] = ()
     path: str | None = None
     first_record: int = 0
+    traits: frozenset[Hashable] = field(default=frozenset(), compare=False, repr=False)
 
 
 def _merge_feature(a: FeatureObservation, b: FeatureObservation) -> FeatureObservation:
@@ -141,6 +151,8 @@ def _first_seen(a: Mapping[Kind, Sighting], b: Mapping[Kind, Sighting]) -> Mappi
 
 def _merge_two(a: Observation, b: Observation) -> Observation:
     """Merge a run into those before it, which are merged already."""
+    if not b.features:
+        return replace(a, records=a.records + b.records)
     merged = {(f.is_feature_list, f.name): f for f in a.features}
     for feature in b.features:
         key = (feature.is_feature_list, feature.name)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -60,8 +60,8 @@ from tfrecord_io.partition_values import cast_partition_values, infer_partition_
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.schema import is_nulls_of, leaf_type, wire_schema, with_leaf
 from tfrecord_io.storage import FileInfo, Storage, open_storage
-from tfrecord_io.tasks import Note, Runner, read_task
-from tfrecord_io.work import Observing, path_value
+from tfrecord_io.tasks import Note, observing, read_task
+from tfrecord_io.work import Observed, path_value
 
 __all__ = [
     "Paths",
@@ -760,18 +760,17 @@ def observe_files(
     if options.on_corrupt == "keep":
         # What becomes a row says nothing of the columns.
         options = replace(options, on_corrupt="skip_record", corrupt_column=None)
-    runner = Runner(
-        plan.locations,
-        plan.storage_options,
-        options,
-        lambda codec, file: Observing(codec, options, file),
-    )
     seen = Observation()
-    for items in runner.run_all((ScanTask(file=file) for file in files), threads, note):
+    known: set[Hashable] = set()
+    for items in observing(plan, options).run_all(
+        (ScanTask(file=file) for file in files), threads, note
+    ):
         for item in items:
-            if isinstance(item, Observation):
+            if isinstance(item, Observed):
                 # Merged one by one: what is held does not grow with the number of files.
-                seen = merge([seen, item], limits=options.limits)
+                more = item.observation(known)
+                seen = merge([seen, more], limits=options.limits)
+                known |= more.traits
             elif tell_damage:
                 warn(item, CorruptDataWarning)
     return seen

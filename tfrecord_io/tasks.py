@@ -45,14 +45,14 @@ from tfrecord_io.errors import (
     TFRecordError,
     warn,
 )
-from tfrecord_io.frames import Damage, find_start, walk, walk_skipping
+from tfrecord_io.frames import Damage, FrameCounter, find_start, walk, walk_skipping
 from tfrecord_io.parallel import in_order
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.ranges import Fetch, FirstRange, FirstRanges
 from tfrecord_io.schema import wire_schema
 from tfrecord_io.source import MappedFile, OpenFile, Source, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
-from tfrecord_io.work import Decoding, Work, shifted
+from tfrecord_io.work import Counting, Decoding, Observing, Work, shifted
 
 #: A span is at most this large: far more than beginning one costs, and a fraction of a usual file.
 _SPAN_BYTES = 8 * 1024 * 1024
@@ -324,7 +324,7 @@ class Runner:
     options : ScanOptions
         How files are read.
     make_work : callable
-        Takes a codec and a file and returns a new `tfrecord_io.work.Work`.
+        Takes a file and returns a new `tfrecord_io.work.Work`.
     """
 
     def __init__(
@@ -332,7 +332,7 @@ class Runner:
         locations: Sequence[str],
         storage_options: Mapping[str, Any],
         options: ScanOptions,
-        make_work: Callable[[Codec, ScanFile], Work],
+        make_work: Callable[[ScanFile], Work],
     ) -> None:
         self._storages = [open_storage(url, storage_options)[0] for url in locations]
         self._options = options
@@ -411,7 +411,7 @@ class Runner:
         mapped: MappedFile | None = None,
     ) -> _Run:
         def run(span: Span) -> Iterator[Any]:
-            work = self._make_work(self._codec, task.file)
+            work = self._make_work(task.file)
             storage = self._storages[task.file.location]
             first = None
             if ahead is not None and span.start == task.start:
@@ -437,17 +437,41 @@ def decoding(plan: ScanPlan, others: Mapping[str, ScanPlan] | None = None) -> Ru
     """
     others = others or {}
     options = plan.options.decode_options()
-    plans = {id(one): one for one in (plan, *others.values())}
-    wires = {
-        key: wire_schema(one.file_schema, reading=True, rounded=one.rounded)
-        for key, one in plans.items()
+    codec = get_codec(plan.options.codec)
+    decoders = {
+        id(one): codec.decoder(
+            wire_schema(one.file_schema, reading=True, rounded=one.rounded), options
+        )
+        for one in (plan, *others.values())
     }
 
-    def work(codec: Codec, file: ScanFile) -> Work:
+    def work(file: ScanFile) -> Work:
         of_file = others.get(file.url, plan)
-        return Decoding(codec.decoder(wires[id(of_file)], options), of_file, file)
+        return Decoding(decoders[id(of_file)].fresh(), of_file, file)
 
     return Runner(plan.locations, plan.storage_options, plan.options, work)
+
+
+def observing(plan: ScanPlan, options: ScanOptions) -> Runner:
+    """Return what looks at all records of a plan's files; its items are `Observed`."""
+    codec, of_codec = get_codec(options.codec), options.decode_options()
+
+    def work(file: ScanFile) -> Work:
+        return Observing(codec.observer(of_codec), file)
+
+    return Runner(plan.locations, plan.storage_options, options, work)
+
+
+def counting(plan: ScanPlan) -> Runner:
+    """Return what counts the records of a plan's tasks."""
+    options = plan.options
+    codec = get_codec(options.codec)
+
+    def work(file: ScanFile) -> Work:
+        del file
+        return Counting(FrameCounter(codec, options.limits))
+
+    return Runner(plan.locations, plan.storage_options, options, work)
 
 
 def warned(items: Iterable[Any]) -> Iterator[Any]:

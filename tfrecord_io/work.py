@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterator, Set
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tfrecord_io.cast import from_wire
-from tfrecord_io.codec.base import BatchDecoder, Codec, Cursor
+from tfrecord_io.codec.base import BatchDecoder, Cursor, Observer
 from tfrecord_io.errors import LayoutError, SchemaMismatchError
 from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import Observation
-from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan
+from tfrecord_io.plan import ScanFile, ScanPlan
 from tfrecord_io.schema import wire_schema
 
 
@@ -159,21 +159,45 @@ def _binary(data: bytearray) -> pa.BinaryArray:
     return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A run of records that was looked at.
+
+    Attributes
+    ----------
+    observer : Observer
+        What looked at it.
+    path : str
+        The file.
+    first_record : int
+        Which of the file's records it begins with.
+    """
+
+    observer: Observer
+    path: str
+    first_record: int = 0
+
+    def observation(self, known: Set[Hashable]) -> Observation:
+        """Return what was seen; see `tfrecord_io.codec.base.Observer.result`."""
+        seen = self.observer.result(known)
+        return replace(seen, path=self.path, first_record=self.first_record)
+
+
 class Observing:
-    """Frames to one observation."""
+    """Frames to what was observed."""
 
-    def __init__(self, codec: Codec, options: ScanOptions, file: ScanFile) -> None:
-        self._observer = codec.observer(options.decode_options())
+    def __init__(self, observer: Observer, file: ScanFile) -> None:
+        self._observer = observer
         self._url = file.url
-        self.cursor: Cursor = self._observer
-        self.advance = self._observer.observe
+        self.cursor: Cursor = observer
+        self.advance = observer.observe
 
-    def items(self, *, is_end: bool) -> Iterator[Observation]:
+    def items(self, *, is_end: bool) -> Iterator[Observed]:
         """See `Work.items`."""
         if is_end:
-            yield replace(self._observer.result(), path=self._url)
+            yield Observed(observer=self._observer, path=self._url)
 
-    def lose(self, damage: Damage) -> Iterator[Observation]:
+    def lose(self, damage: Damage) -> Iterator[Observed]:
         """See `Work.lose`."""
         del damage
         return iter(())
@@ -181,7 +205,7 @@ class Observing:
 
 def shifted(item: Any, records: int) -> Any:
     """Return an item as if so many records had come before its span."""
-    if not records or not isinstance(item, Observation):
+    if not records or not isinstance(item, Observed):
         return item
     return replace(item, first_record=item.first_record + records)
 
@@ -189,10 +213,10 @@ def shifted(item: Any, records: int) -> Any:
 class Counting:
     """Frames to their number."""
 
-    def __init__(self, codec: Codec, options: ScanOptions) -> None:
-        self._counter = FrameCounter(codec, options.limits)
-        self.cursor: Cursor = self._counter
-        self.advance = self._counter.hop
+    def __init__(self, counter: FrameCounter) -> None:
+        self._counter = counter
+        self.cursor: Cursor = counter
+        self.advance = counter.hop
 
     def items(self, *, is_end: bool) -> Iterator[int]:
         """See `Work.items`."""

@@ -6,6 +6,7 @@ Expected bytes are written by hand or by tests/support/wire.py, expected values 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -95,6 +96,23 @@ class CodecContract:
         decoder.flush()
         assert decoder.row_place(0) == (1000, 50)
         assert (decoder.offset, decoder.record) == (1000 + len(frame(x(1))), 51)
+
+    def test_a_fresh_decoder_has_met_no_record(self, codec: Any) -> None:
+        size = len(frame(x(1)))
+        options = DecodeOptions(batch_rows=2, limits=Limits(max_record_bytes=size))
+        decoder = codec.decoder(X, options, offset=1000, record=50)
+        decoder.decode(pa.py_buffer(frame(x(1)) * 2))
+        fresh = decoder.fresh()
+        assert (fresh.offset, fresh.record, fresh.needed) == (0, 0, 12)
+        assert (fresh.rows, fresh.full) == (0, False)
+        assert fresh.decode(pa.py_buffer(frame(x(2)) * 3)) == 2 * size
+        assert fresh.full
+        assert fresh.flush().equals(pa.record_batch([[2, 2]], X))
+        assert fresh.row_place(1) == (size, 1)
+        with pytest.raises(LimitExceededError, match="max_record_bytes"):
+            fresh.decode(pa.py_buffer(frame(x(1) * 9)))
+        assert decoder.flush().equals(pa.record_batch([[1, 1]], X))
+        assert decoder.row_place(1) == (1000 + size, 51)
 
     @pytest.mark.parametrize("size", [1, 3, 7, 100])
     def test_any_chunking_gives_one_result(self, codec: Any, size: int) -> None:
@@ -705,6 +723,35 @@ class CodecContract:
                 seen("a", True, two),
             ),
         )
+
+    def test_what_earlier_runs_have_shown_is_left_out(self, codec: Any) -> None:
+        def observed(*entries: bytes, steps: Sequence[bytes] = (), known: Any = frozenset()) -> Any:
+            observer = codec.observer(SEQUENCE)
+            payload = wire.sequence_example(list(entries), list(steps))
+            observer.observe(pa.py_buffer(frame(payload)))
+            return observer.result(known)
+
+        number = wire.entry(b"x", wire.int64_list([1]))
+        text = wire.entry(b"s", wire.bytes_list([b"text"]))
+        known = observed(number, text).traits
+        for alike in [(text, number), (wire.entry(b"x", wire.int64_list([7])),), ()]:
+            seen = observed(*alike, known=known)
+            assert (seen.records, seen.features) == (1, ())
+        new = [
+            wire.entry(b"x", wire.int64_list([1, 2])),
+            wire.entry(b"x", wire.int64_list([])),
+            wire.entry(b"x", wire.float_list([1.0])),
+            wire.entry(b"x", b""),
+            wire.entry(b"s", wire.bytes_list([b"\xff"])),
+            wire.entry(b"y", wire.int64_list([1])),
+        ]
+        for entry in new:
+            seen = observed(entry, known=known)
+            assert seen == observed(entry)
+            assert len(seen.features) == 1
+            assert observed(entry, known=known | seen.traits).features == ()
+        in_lists = [wire.entry(b"x", wire.feature_list(wire.int64_list([1])))]
+        assert observed(number, steps=in_lists, known=known).features[1].is_feature_list
 
     def test_observing_a_byte_array(self, codec: Any) -> None:
         assert codec.observer(BYTE_ARRAY).result() == Observation()

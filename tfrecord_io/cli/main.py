@@ -28,8 +28,7 @@ from tfrecord_io.parallel import thread_count
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
-from tfrecord_io.tasks import Runner
-from tfrecord_io.work import Counting
+from tfrecord_io.tasks import counting
 
 #: Rows of a table that are laid out at a time on a terminal.
 _TABLE_ROWS = 200
@@ -186,17 +185,11 @@ def schema(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
 def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any) -> None:
     """Count the rows."""
     plan = plan_files(list(path), **how)
-    runner = Runner(
-        plan.locations,
-        plan.storage_options,
-        plan.options,
-        lambda codec, file: Counting(codec, plan.options),
-    )
     rows = sum(task.rows for task in plan.tasks if task.rows is not None)
     unknown = [task for task in plan.tasks if task.rows is None]
     done, total = 0, sum(task.file.size for task in unknown)
     with bytes_bar("counting") as show:
-        counts = runner.run_all(unknown, thread_count(threads))
+        counts = counting(plan).run_all(unknown, thread_count(threads))
         for task, of_file in zip(unknown, counts, strict=True):
             rows += sum(of_file)
             done += task.file.size

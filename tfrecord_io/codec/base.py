@@ -84,6 +84,7 @@ What framing means
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Set
 from typing import Protocol
 
 import pyarrow as pa
@@ -134,6 +135,13 @@ class BatchDecoder(Cursor, Protocol):
         Whether the batch is full: flush before decoding on.
     """
 
+    def fresh(self) -> BatchDecoder:
+        """Return another decoder into the same schema, which has met no record.
+
+        It starts at the beginning of a file. The next file's decoder is better made by this than by
+        `Codec.decoder`: the schema does not have to be gone through again.
+        """
+
     @property
     def rows(self) -> int:
         """Rows decoded and not yet flushed."""
@@ -180,8 +188,12 @@ class Observer(Cursor, Protocol):
     def observe(self, data: pa.Buffer, start: int = 0) -> int:
         """Look at whole frames of ``data[start:]``; see `BatchDecoder.decode`."""
 
-    def result(self) -> Observation:
-        """Return what was seen so far, features in the order of their first sight on the wire."""
+    def result(self, known: Set[Hashable] = frozenset()) -> Observation:
+        """Return what was seen so far, features in the order of their first sight on the wire.
+
+        `known` are traits that earlier observations of the same codec have. Where there are no
+        others, nothing new was seen, and the features are left out.
+        """
 
 
 class BatchEncoder(Protocol):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
+from collections.abc import Hashable, Set
 from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -92,23 +93,13 @@ class _Cursor:
 class NativeDecoder(_Cursor):
     """Frames to record batches; see `tfrecord_io.codec.base.BatchDecoder`."""
 
-    def __init__(
-        self, schema: pa.Schema, options: DecodeOptions, *, offset: int, record: int
-    ) -> None:
-        self._names = schema.names
-        self._has_nul = any("\0" in name for name in self._names)
-        self._kernel: _native.Decoder = _native.Decoder(
-            schema,
-            self._names,
-            options.record_type,
-            options.check_all,
-            options.batch_rows,
-            options.batch_bytes,
-            options.limits.max_record_bytes,
-            options.limits.max_features,
-            offset,
-            record,
-        )
+    def __init__(self, kernel: _native.Decoder, schema: pa.Schema) -> None:
+        self._kernel: _native.Decoder = kernel
+        self._schema = schema
+
+    def fresh(self) -> NativeDecoder:
+        """See `tfrecord_io.codec.base.BatchDecoder.fresh`."""
+        return NativeDecoder(self._kernel.fresh(), self._schema)
 
     @property
     def rows(self) -> int:
@@ -129,8 +120,7 @@ class NativeDecoder(_Cursor):
 
     def flush(self) -> pa.RecordBatch:
         """See `tfrecord_io.codec.base.BatchDecoder.flush`."""
-        batch = pa.RecordBatch.from_struct_array(self._kernel.flush())
-        return batch.rename_columns(self._names) if self._has_nul else batch
+        return self._kernel.flush(self._schema)
 
     def row_place(self, row: int) -> tuple[int, int]:
         """See `tfrecord_io.codec.base.BatchDecoder.row_place`."""
@@ -156,8 +146,11 @@ class NativeObserver(_Cursor):
         except ChecksumError as error:
             _raise_with_hint(error, data, start)
 
-    def result(self) -> Observation:
+    def result(self, known: Set[Hashable] = frozenset()) -> Observation:
         """See `tfrecord_io.codec.base.Observer.result`."""
+        records, traits = self._kernel.records, frozenset(self._kernel.traits())
+        if traits <= known:
+            return Observation(records=records, traits=traits)
         features = (
             FeatureObservation(
                 name=seen["name"],
@@ -170,7 +163,7 @@ class NativeObserver(_Cursor):
             )
             for seen in self._kernel.features()
         )
-        return Observation(records=self._kernel.records, features=tuple(features))
+        return Observation(records=records, features=tuple(features), traits=traits)
 
 
 def _sighting(place: tuple[int, int]) -> Sighting:
@@ -199,7 +192,19 @@ class NativeCodec:
         self, schema: pa.Schema, options: DecodeOptions, *, offset: int = 0, record: int = 0
     ) -> NativeDecoder:
         """See `tfrecord_io.codec.base.Codec.decoder`."""
-        return NativeDecoder(schema, options, offset=offset, record=record)
+        kernel = _native.Decoder(
+            schema,
+            schema.names,
+            options.record_type,
+            options.check_all,
+            options.batch_rows,
+            options.batch_bytes,
+            options.limits.max_record_bytes,
+            options.limits.max_features,
+            offset,
+            record,
+        )
+        return NativeDecoder(kernel, schema)
 
     def observer(
         self, options: DecodeOptions, *, offset: int = 0, record: int = 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -437,6 +437,10 @@ class ReferenceDecoder(_FrameCursor):
         self._refused: SchemaMismatchError | None = None
         self._start_batch()
 
+    def fresh(self) -> ReferenceDecoder:
+        """See `tfrecord_io.codec.base.BatchDecoder.fresh`."""
+        return ReferenceDecoder(self._schema, self._options, offset=0, record=0)
+
     def _start_batch(self) -> None:
         self._rows: list[list[_Value]] = []
         self._places: list[tuple[int, int]] = []
@@ -604,23 +608,24 @@ class ReferenceObserver(_FrameCursor):
                 **self.place,
             )
 
-    def result(self) -> Observation:
+    def result(self, known: Set[Hashable] = frozenset()) -> Observation:
         """See `tfrecord_io.codec.base.Observer.result`."""
-        return Observation(
-            records=self._records,
-            features=tuple(
-                FeatureObservation(
-                    name=name,
-                    is_feature_list=is_feature_list,
-                    first=seen.first,
-                    is_single=is_feature_list or seen.is_single,
-                    is_utf8=seen.is_utf8,
-                    with_values=dict(seen.with_values),
-                    empty=dict(seen.empty),
-                )
-                for (is_feature_list, name), seen in self._seen.items()
-            ),
+        features = tuple(
+            FeatureObservation(
+                name=name,
+                is_feature_list=is_feature_list,
+                first=seen.first,
+                is_single=is_feature_list or seen.is_single,
+                is_utf8=seen.is_utf8,
+                with_values=dict(seen.with_values),
+                empty=dict(seen.empty),
+            )
+            for (is_feature_list, name), seen in self._seen.items()
         )
+        traits = frozenset(feature.traits for feature in features)
+        if traits <= known:
+            features = ()
+        return Observation(records=self._records, features=features, traits=traits)
 
 
 def _is_utf8(value: bytes) -> bool:

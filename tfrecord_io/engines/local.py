@@ -20,8 +20,7 @@ from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
 from tfrecord_io.read import Paths, plan_files, plan_scan
 from tfrecord_io.storage import threads_for
-from tfrecord_io.tasks import Runner, decoding, warned
-from tfrecord_io.work import Counting
+from tfrecord_io.tasks import counting, decoding, warned
 
 
 def read_plan(plan: ScanPlan, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -338,14 +337,7 @@ def count_rows(
         limits=limits,
         memory_map=memory_map,
     )
-    options = plan.options
-    runner = Runner(
-        plan.locations,
-        plan.storage_options,
-        options,
-        lambda codec, file: Counting(codec, options),
-    )
     unknown = [task for task in plan.tasks if task.rows is None]
     known = sum(task.rows for task in plan.tasks if task.rows is not None)
-    counts = runner.run_all(unknown, thread_count(threads))
+    counts = counting(plan).run_all(unknown, thread_count(threads))
     return known + int(sum(itertools.chain.from_iterable(counts)))

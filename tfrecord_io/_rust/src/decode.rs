@@ -45,6 +45,7 @@ pub struct Decoder {
     pub full: bool,
     schema: SchemaRef,
     record_type: RecordType,
+    unknown: Unknown,
     bounds: Bounds,
     columns: Vec<Column>,
     walker: Walker,
@@ -80,24 +81,42 @@ impl Decoder {
         if record_type == RecordType::ByteArray {
             check_byte_array(&schema)?;
         }
-        let walker = walker_for(&columns, record_type, bounds.max_features, unknown);
         // Offsets in Arrow are 32 bits wide.
         let bounds = Bounds { batch_bytes: bounds.batch_bytes.min(i32::MAX as usize), ..bounds };
-        let block = Block::new(&columns);
-        Ok(Self {
+        Ok(Self::empty(schema, columns, record_type, unknown, bounds, cursor))
+    }
+
+    /// Another decoder of the same kind, which has met no record.
+    pub fn fresh(&self) -> Self {
+        let columns = self.columns.iter().map(Column::fresh).collect();
+        let schema = self.schema.clone();
+        let cursor = Cursor::new(0, 0, self.cursor.max_record_bytes);
+        Self::empty(schema, columns, self.record_type, self.unknown, self.bounds, cursor)
+    }
+
+    fn empty(
+        schema: SchemaRef,
+        columns: Vec<Column>,
+        record_type: RecordType,
+        unknown: Unknown,
+        bounds: Bounds,
+        cursor: Cursor,
+    ) -> Self {
+        Self {
             cursor,
-            block,
             full: false,
             schema,
             record_type,
+            unknown,
             bounds,
+            walker: walker_for(&columns, record_type, bounds.max_features, unknown),
+            block: Block::new(&columns),
             columns,
-            walker,
             places: Places::default(),
             flushed: Places::default(),
             refused: None,
             payload_bytes: 0,
-        })
+        }
     }
 
     /// How many rows are buffered.

@@ -50,6 +50,17 @@ impl Feature {
         }
     }
 
+    /// What was seen, but for where, as bytes that are equal if that is.
+    pub fn traits(&self) -> Vec<u8> {
+        let bits = |seen: &[(Kind, Sighting)]| {
+            seen.iter().fold(0, |bits, (kind, _)| bits | 1 << *kind as u8)
+        };
+        let is_single = self.is_single || self.is_feature_list;
+        let flags = [self.is_feature_list, is_single, self.is_utf8].map(u8::from);
+        let kinds = [bits(&self.with_values), bits(&self.empty)];
+        [&flags[..], &kinds, self.name.as_bytes()].concat()
+    }
+
     fn has(seen: &[(Kind, Sighting)], kind: Kind) -> bool {
         seen.iter().any(|(held, _)| *held == kind)
     }

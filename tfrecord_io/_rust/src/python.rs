@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type};
-use arrow_array::{Array, PrimitiveArray, RecordBatch, UInt8Array, UInt64Array};
+use arrow_array::{Array, PrimitiveArray, RecordBatch, StructArray, UInt8Array, UInt64Array};
 use arrow_buffer::{ArrowNativeType, Buffer};
 use arrow_data::ArrayData;
+use arrow_data::ffi::FFI_ArrowArray;
 use arrow_pyarrow::{FromPyArrow, PyArrowType, ToPyArrow};
 use arrow_schema::Schema;
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
@@ -114,6 +115,10 @@ impl Decoder {
         Ok(Self { inner })
     }
 
+    fn fresh(&self) -> Self {
+        Self { inner: self.inner.fresh() }
+    }
+
     #[getter]
     fn offset(&self) -> u64 {
         self.inner.cursor.offset
@@ -148,10 +153,17 @@ impl Decoder {
         py.detach(|| self.inner.decode(&data.0, start)).map_err(|fault| raised(py, &fault))
     }
 
-    /// The batch as a struct array, which keeps the number of rows even without columns.
-    fn flush<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+    /// `schema` is the one that the decoder was made for: it need not cross anew with each batch.
+    fn flush<'py>(
+        &mut self,
+        py: Python<'py>,
+        schema: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let batch = py.detach(|| self.inner.flush()).map_err(|fault| raised(py, &fault))?;
-        arrow_array::StructArray::from(batch).into_data().to_pyarrow(py)
+        let mut array = FFI_ArrowArray::new(&StructArray::from(batch).into_data());
+        let address = &raw mut array as usize;
+        let batches = py.import("pyarrow")?.getattr("RecordBatch")?;
+        batches.call_method1("_import_from_c", (address, schema))
     }
 
     fn row_place(&self, row: usize) -> PyResult<(u64, u64)> {
@@ -216,6 +228,10 @@ impl Observer {
     fn observe(&mut self, py: Python<'_>, data: Bytes, start: usize) -> PyResult<usize> {
         starts_within(start, &data.0)?;
         py.detach(|| self.inner.observe(&data.0, start)).map_err(|fault| raised(py, &fault))
+    }
+
+    fn traits<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
+        self.inner.features.iter().map(|feature| PyBytes::new(py, &feature.traits())).collect()
     }
 
     fn features<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
