@@ -15,6 +15,7 @@ import tfrecord_io as tfr
 from tests.support import wire
 from tests.support.frames import example, examples, frame, header, records, sequence_example
 from tests.support.peaks import peak_bytes
+from tfrecord_io import source
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -38,16 +39,18 @@ def flip(data, position):
     return data[:position] + bytes([data[position] ^ 0x40]) + data[position + 1 :]
 
 
-@pytest.fixture(params=[True, False], ids=["mapped", "streamed"])
-def read(request, tmp_path, codec):
+@pytest.fixture(params=["mapped", "streamed", "at once"])
+def read(request, monkeypatch, tmp_path, codec):
     """Write data to a file and read it back; keyword arguments pass on."""
+    if request.param != "at once":
+        monkeypatch.setattr(source, "_SMALL_BYTES", 0)
 
     def reading(data, name="part-00000-000.tfrecord", function=read_table, **options):
         path = tmp_path / name
         path.write_bytes(data)
         if function is read_table:
             options.setdefault("schema", SCHEMA)
-        return function(path, codec=codec, memory_map=request.param, **options)
+        return function(path, codec=codec, memory_map=request.param == "mapped", **options)
 
     return reading
 

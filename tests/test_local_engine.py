@@ -27,6 +27,7 @@ HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
 def small_splits(monkeypatch):
     """Split small files, so that tests are quick."""
     monkeypatch.setattr(tasks, "_SPAN_BYTES", SPLIT)
+    monkeypatch.setattr(source, "_SMALL_BYTES", 0)
 
 
 def rows(count, start=0):
@@ -60,7 +61,7 @@ class TestSplits:
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("span_bytes", [SPLIT * 5, 10**6])
     def test_what_left_memory_is_read_again(
-        self, tmp_path, monkeypatch, threads, span_bytes, codec
+        self, tmp_path, monkeypatch, small_splits, threads, span_bytes, codec
     ):
         monkeypatch.setattr(source, "_RELEASE_BYTES", 4096)
         monkeypatch.setattr(tasks, "_SPAN_BYTES", span_bytes)
@@ -87,7 +88,9 @@ class TestSplits:
         assert kept.num_rows == len(expected) - 1
         assert sum(end - start for start, end in left) >= path.stat().st_size
 
-    def test_spans_that_end_with_a_frame_leave_memory(self, tmp_path, monkeypatch, codec):
+    def test_spans_that_end_with_a_frame_leave_memory(
+        self, tmp_path, monkeypatch, small_splits, codec
+    ):
         record = frame(example(s="x" * 200))
         monkeypatch.setattr(tasks, "_SPAN_BYTES", 5 * len(record))
         left = []

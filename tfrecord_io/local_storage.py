@@ -95,9 +95,15 @@ class LocalStorage:
     def read_range(  # noqa: D102
         self, path: str, start: int, end: int, version: str | None = None
     ) -> bytes:
-        with self.open_read(path, version) as file:
-            file.seek(start)
-            return file.read(end - start)
+        with as_listed(path, version):
+            descriptor = _at_once(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            info = _file_info(path, os.fstat(descriptor))
+            if version is not None:
+                check_version(path, version, info.version)
+            return os.pread(descriptor, end - start, start)
+        finally:
+            os.close(descriptor)
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         with open(path, "rb", opener=_at_once) as file:

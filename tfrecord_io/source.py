@@ -18,6 +18,7 @@ a local one when it is opened, a remote one with every range.
 from __future__ import annotations
 
 import ctypes
+import io
 import mmap
 import threading
 from collections import deque
@@ -36,6 +37,9 @@ from tfrecord_io.storage import Storage
 
 #: Bytes that are read at a time.
 _CHUNK_BYTES = 4 * 1024 * 1024
+
+#: A local file of up to this many bytes is read in one go, which takes less than to map it.
+_SMALL_BYTES = 256 * 1024
 
 #: Mapped bytes are looked at, and leave memory again, so many at a time: that makes threads wait.
 _RELEASE_BYTES = 16 * 1024 * 1024
@@ -143,7 +147,13 @@ class OpenFile:
     def _open_local(
         self, storage: Storage, file: ScanFile, options: ScanOptions, start: int, stop: int | None
     ) -> None:
-        self._opened = handle = storage.open_read(file.path, file.version)
+        is_small = file.size <= _SMALL_BYTES
+        handle: BinaryIO
+        if is_small:
+            handle = io.BytesIO(storage.read_range(file.path, 0, file.size, file.version))
+        else:
+            handle = storage.open_read(file.path, file.version)
+        self._opened = handle
         try:
             head = b""
             if options.compression == "infer":
@@ -151,6 +161,9 @@ class OpenFile:
                 self.compression = detect(head, file.path)
             if self.compression is not None:
                 self.source = self._decompressed(_Prefixed(head, handle))
+            elif is_small:
+                handle.seek(start)
+                self.source = _Streamed(handle.read, size=file.size, start=start)
             elif options.memory_map:
                 self.mapped = MappedFile(handle.fileno(), file.size)
                 handle.close()
