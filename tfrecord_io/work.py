@@ -250,7 +250,8 @@ class Finisher:
             columns = [column for column, _ in constants]
             self._full_schema = pa.schema([*plan.file_schema, *columns])
         self._out_schema = plan.schema
-        self._is_all = plan.schema.names == self._full_schema.names
+        # Comparing names would make an object of each, for every file.
+        self._is_all = plan.schema.equals(self._full_schema)
         self._repeated: list[pa.Array] = []
         self._repeated_rows = -1
 
