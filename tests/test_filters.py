@@ -1,5 +1,7 @@
 import datetime
 import decimal
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -98,7 +100,7 @@ class TestParse:
         table = pa.table({"a": pa.array([valid, None, valid, None], t), "row": range(4)})
         terms = parse([("a", op, value)])
         assert columns_of(terms, table.schema) == ["a"]
-        assert table.filter(expression(terms))["row"].to_pylist() == kept
+        assert table.filter(expression(terms, table.schema))["row"].to_pylist() == kept
 
     @pytest.mark.parametrize(
         ("op", "value", "kept"),
@@ -116,7 +118,10 @@ class TestParse:
     )
     def test_operators(self, op, value, kept):
         table = pa.table({"a": [1, 2, 3]})
-        assert table.filter(expression(parse([("a", op, value)])))["a"].to_pylist() == kept
+        assert (
+            table.filter(expression(parse([("a", op, value)]), table.schema))["a"].to_pylist()
+            == kept
+        )
 
     @pytest.mark.parametrize(
         ("op", "value", "kept"),
@@ -125,13 +130,21 @@ class TestParse:
             ("<", 2**64 - 1, [1, 2**63]),
             ("in", [2**64 - 1, None, 1], [1, 2**64 - 1, None]),
             ("not in", [2**63], [1, 2**64 - 1, None]),
+            ("=", 1, [1]),
+            (">", 1, [2**63, 2**64 - 1]),
+            ("!=", -1, [1, 2**63, 2**64 - 1]),
+            ("<", 0, []),
         ],
     )
     def test_integers_beyond_int64(self, op, value, kept):
         table = pa.table({"a": pa.array([1, 2**63, 2**64 - 1, None], pa.uint64())})
         terms = parse([("a", op, value)])
         assert columns_of(terms, table.schema) == ["a"]
-        assert table.filter(expression(terms))["a"].to_pylist() == kept
+        wanted = expression(terms, table.schema)
+        assert table.filter(wanted)["a"].to_pylist() == kept
+        rows = [table["a"].to_pylist().index(value) for value in kept]
+        assert sorted(kept_rows(table, wanted)) == sorted(rows)
+        assert possible_rows(table, wanted, table.schema) == sorted(rows)
 
     @pytest.mark.parametrize(
         ("t", "value"),
@@ -153,7 +166,7 @@ class TestParse:
         ):
             terms = parse([("a", op, given)])
             assert columns_of(terms, table.schema) == ["a"]
-            assert table.filter(expression(terms))["n"].to_pylist() == kept
+            assert table.filter(expression(terms, table.schema))["n"].to_pylist() == kept
 
 
 class TestColumnsOf:
@@ -216,7 +229,7 @@ class TestColumnsOf:
         table = pa.table({"date": [day, datetime.date(2026, 1, 2), None]})
         terms = parse([("date", "in", [None, datetime.datetime(2026, 1, 1)])])
         assert columns_of(terms, table.schema) == ["date"]
-        assert table.filter(expression(terms))["date"].to_pylist() == [day, None]
+        assert table.filter(expression(terms, table.schema))["date"].to_pylist() == [day, None]
 
     @pytest.mark.parametrize("zero", [0.0, -0.0, 0, np.float32(0)])
     @pytest.mark.parametrize("t", [pa.float32(), pa.float64(), pa.int64()])
@@ -228,7 +241,7 @@ class TestColumnsOf:
         def rows(term):
             terms = parse([term])
             assert columns_of(terms, table.schema) == ["x"]
-            return table.filter(expression(terms))["x"].to_pylist()
+            return table.filter(expression(terms, table.schema))["x"].to_pylist()
 
         assert rows(("x", "in", [zero, 2])) == [0, 0, 2]
         assert rows(("x", "not in", [zero, 2])) == [1, None]
@@ -240,8 +253,11 @@ class TestPossibleRows:
     def test_zeros_are_equal(self, zero):
         table = pa.table({"p": [-0.0, 0.0, 1.0, None]})
         schema = pa.schema([("a", pa.int64()), ("p", pa.float64())])
-        assert possible_rows(table, expression(parse([("p", "in", [zero])])), schema) == [0, 1]
-        wanted = expression(parse([("p", "not in", [zero])]))
+        assert possible_rows(table, expression(parse([("p", "in", [zero])]), schema), schema) == [
+            0,
+            1,
+        ]
+        wanted = expression(parse([("p", "not in", [zero])]), schema)
         assert possible_rows(table, wanted, schema) == [2, 3]
         assert kept_rows(table, wanted) == [2, 3]
 
@@ -354,6 +370,59 @@ class TestReading:
         with pytest.raises(OptionError, match="'nothing' is not in the data set"):
             read_table(dataset, filters=[("nothing", "=", 1)])
 
+    def test_views_are_compared_like_what_they_show(self, tmp_path, codec):
+        rows = {"x": [1, 2, None], "s": ["a", None, "b"], "l": [["c"], None, []]}
+        write_table(pa.table(rows), tmp_path / "data")
+        schema = pa.schema(
+            [("x", pa.int64()), ("s", pa.string_view()), ("l", pa.list_(pa.string_view()))]
+        )
+
+        def kept(*term):
+            table = read_table(tmp_path / "data", schema=schema, filters=[term], codec=codec)
+            assert table.schema == schema
+            return table["s"].to_pylist()
+
+        assert kept("x", ">", 1) == [None]
+        assert kept("s", "=", "b") == ["b"]
+        assert kept("s", "in", ["a", "c"]) == ["a"]
+        assert kept("s", "is", None) == [None]
+        assert kept("l", "is not", None) == ["a", "b"]
+
+    def test_whole_numbers_of_all_sizes_name_folders(self, tmp_path):
+        numbers = pa.array([1, 2**63, 2**64 - 1], pa.uint64())
+        table = pa.table({"x": [1, 2, 3], "u": numbers})
+        write_table(table, tmp_path / "data", partition_by="u")
+        for term, kept in [(("=", 1), [1]), ((">", 1), [2, 3]), (("!=", -1), [1, 2, 3])]:
+            read = read_table(tmp_path / "data", filters=[("u", *term)])
+            assert sorted(read["x"].to_pylist()) == kept
+        with pytest.raises(OptionError, match="compare with values of the columns' own types"):
+            read_table(tmp_path / "data", filters=field("u") == 1)
+
+    def test_nanoseconds_need_no_pandas(self, tmp_path):
+        times = pa.array([1_700_000_000_123_456_789, None], pa.timestamp("ns"))
+        write_table(pa.table({"x": [1, 2], "t": times}), tmp_path / "data", partition_by="t")
+        # Once it was loaded, pyarrow does not forget pandas.
+        program = """
+import sys
+
+class Without:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pandas":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Without())
+import tfrecord_io as tfr
+
+print(tfr.read_table(sys.argv[1], filters=[("x", ">", 0)])["t"].cast("int64"))
+"""
+        shown = subprocess.run(
+            [sys.executable, "-c", program, tmp_path / "data"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        assert "1700000000123456789" in shown
+
     def test_dates(self, tmp_path):
         for day in ("2026-01-01", "2026-01-02"):
             (tmp_path / f"day={day}").mkdir()
@@ -365,4 +434,9 @@ class TestReading:
 def test_values_that_cannot_be_compared_are_told():
     batch = pa.record_batch({"price": pa.array([decimal.Decimal("1.50")], pa.decimal128(3, 2))})
     with pytest.raises(OptionError, match="compare with values of the columns' own types"):
-        filter_batch(batch, field("price").isin([1, 2]))
+        filter_batch(batch, field("price").isin([1, 2]), ["price"])
+    table = pa.table({"a": pa.array([2**64 - 1], pa.uint64())})
+    with pytest.raises(OptionError, match="compare with values of the columns' own types"):
+        kept_rows(table, field("a") == 1)
+    with pytest.raises(OptionError, match="compare with values of the columns' own types"):
+        possible_rows(table, field("a") == 1, table.schema)

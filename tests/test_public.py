@@ -21,7 +21,8 @@ PACKAGE = Path(tfr.__file__).parent
 #: layer nothing goes round in circles. A package stands for those of its modules not named.
 LAYERS = (
     ("errors", "ownership", "redaction", "range_file", "ranges", "sending", "remote_sink"),
-    ("options", "tf_errors", "compression", "partition_values", "filters", "storage_protocol"),
+    ("options", "tf_errors", "compression", "partition_values", "storage_protocol"),
+    ("arrow_take", "filters"),
     ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
     ("storage", "plan", "manifest", "cast", "pandas_columns"),

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
 from tfrecord_io.layout import format_part_path, format_segments
 from tfrecord_io.part_writer import FileWriter, file_format
@@ -291,7 +292,7 @@ def _split(
     # Arrow's sort of indices is stable, so rows of one folder keep their order.
     order = pc.sort_indices(codes)
     runs = pc.run_end_encode(codes.take(order))
-    sorted_rows = prepared.take(order)
+    sorted_rows = take_rows(prepared, order)
     start = 0
     for code, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
         length = end - start

@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from tfrecord_io.arrow_take import take
 from tfrecord_io.errors import EncodeError, SchemaMismatchError
 from tfrecord_io.options import Float64Mode
 from tfrecord_io.schema import (
@@ -350,7 +351,7 @@ def _decoded(
         values = array.dictionary
         if values.type != value_type:
             values = values.cast(value_type)
-        return step(_take(values, array.indices))
+        return step(take(values, array.indices))
 
     return run
 
@@ -500,10 +501,10 @@ class _List:
             # Nobody will see the values, and room for those that are not there may be huge.
             return pa.nulls(0, self._target), faults
         if lengths[is_null].any():
-            items = _take(items, pa.array(np.flatnonzero(np.repeat(~is_null, lengths))))
+            items = take(items, pa.array(np.flatnonzero(np.repeat(~is_null, lengths))))
         # A null row has room for its values too.
         there = _fixed_size_list(self._target, len(array) - array.null_count, items, None)
-        return _take(there, pa.array(np.cumsum(~is_null) - 1, mask=is_null)), faults
+        return take(there, pa.array(np.cumsum(~is_null) - 1, mask=is_null)), faults
 
 
 def _fixed_size_list(
@@ -553,26 +554,10 @@ def without_views(array: pa.Array) -> pa.Array:
     index = np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
     return pa.LargeListArray.from_arrays(
         pa.array(offsets),
-        _take(array.values, pa.array(index)),
+        take(array.values, pa.array(index)),
         type=pa.large_list(array.type.value_field),
         mask=_null_mask(array),
     )
-
-
-def _take(values: pa.Array, indices: pa.Array) -> pa.Array:
-    """Return `values.take(indices)`, of views too, for which Arrow has no kernel (26.0.1)."""
-    t = values.type
-    if pat.is_string_view(t):
-        return values.cast(pa.large_string()).take(indices).cast(t)
-    if pat.is_binary_view(t):
-        return values.cast(pa.large_binary()).take(indices).cast(t)
-    try:
-        return values.take(indices)
-    except pa.ArrowNotImplementedError:
-        # Lists of views, one by one.
-        null = pa.nulls(1, t)
-        parts = [null if i is None else values.slice(i, 1) for i in indices.to_pylist()]
-        return pa.concat_arrays(parts) if parts else values.slice(0, 0)
 
 
 # ---- leaves --------------------------------------------------------------------------------------

@@ -9,18 +9,21 @@ Nothing here opens a file. Excluding is careful: a file goes only if no row of i
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import itertools
 import math
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
 
@@ -66,6 +69,10 @@ def _is_one_of(column: pc.Expression, values: list[Any]) -> pc.Expression:
         return column.isin(values)
     # Values without a type fit columns of some types only.
     return column.is_null() if values else pc.scalar(False)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _is_beyond_int64(value: Any) -> bool:
@@ -132,8 +139,10 @@ def _not_filters(filters: Filters) -> OptionError:
     )
 
 
-def expression(parsed: list[list[Term]] | pc.Expression | None) -> pc.Expression | None:
-    """Return parsed filters as one expression.
+def expression(
+    parsed: list[list[Term]] | pc.Expression | None, schema: pa.Schema
+) -> pc.Expression | None:
+    """Return parsed filters as one expression on columns of a schema.
 
     Raises
     ------
@@ -142,15 +151,20 @@ def expression(parsed: list[list[Term]] | pc.Expression | None) -> pc.Expression
     """
     if parsed is None or isinstance(parsed, pc.Expression):
         return parsed
-    groups = [reduce(lambda a, b: a & b, map(_compared, group)) for group in parsed]
+    groups = [
+        reduce(lambda a, b: a & b, (_compared(term, schema) for term in group)) for group in parsed
+    ]
     return reduce(lambda a, b: a | b, groups)
 
 
-def _compared(term: Term) -> pc.Expression:
+def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
     name, operator, value = term
     try:
         if _is_beyond_int64(value):
             value = pa.scalar(value, pa.uint64())
+        elif _is_whole(value) and name in schema.names and pat.is_uint64(schema.field(name).type):
+            # As int64, which it would be, it would make int64 of all values of the column.
+            value = pa.scalar(value, pa.decimal128(20))
         elif (fine := _type_of_nanoseconds(value)) is not None:
             value = pa.scalar(value.value, fine)
         return _OPERATORS[operator](pc.field(name), value)
@@ -159,17 +173,17 @@ def _compared(term: Term) -> pc.Expression:
 
 
 def only_columns(
-    parsed: list[list[Term]] | pc.Expression | None, names: Iterable[str]
+    parsed: list[list[Term]] | pc.Expression | None, schema: pa.Schema
 ) -> pc.Expression | None:
     """Return what must hold of these columns alone if the filters are to hold, or None.
 
     Of an expression that is known only if it needs no other column; see `excluded`.
     """
-    known = set(names)
+    known = set(schema.names)
     if not isinstance(parsed, list):
         return None
     groups = [[term for term in group if term[0] in known] for group in parsed]
-    return expression(groups) if all(groups) else None
+    return expression(groups, schema) if all(groups) else None
 
 
 def columns_of(parsed: list[list[Term]] | pc.Expression, schema: pa.Schema) -> list[str]:
@@ -206,14 +220,14 @@ def _problem_of(term: Term, field: pa.Field) -> str | None:
         # Arrow casts what is in a list to the column's type: it reads a text as a number, and cuts
         # a time to its day. So each must be what alone would be compared.
         for one in {type(one): one for one in value if one is not None}.values():
-            problem = _problem(_compared((name, "==", one)), schema)
+            problem = _problem(_compared((name, "==", one), schema), schema)
             if problem is not None:
                 return problem
         if pat.is_date(field.type):
             for one in value:
                 if isinstance(one, datetime.datetime) and one.time() != datetime.time():
                     return f"{one!r} is no date"
-    return _problem(_compared(term), schema)
+    return _problem(_compared(term, schema), schema)
 
 
 def _columns_of_expression(filter_expression: pc.Expression, schema: pa.Schema) -> list[str]:
@@ -242,6 +256,7 @@ def _binds(filter_expression: pc.Expression, schema: pa.Schema, columns: list[in
 
 def _problem(filter_expression: pc.Expression, schema: pa.Schema) -> str | None:
     # Of no rows at all Arrow does not look at everything.
+    schema = _comparable(schema)
     nulls = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     try:
         nulls.filter(filter_expression)
@@ -265,32 +280,75 @@ def _is_by_name(filter_expression: pc.Expression) -> bool:
     return True
 
 
-def filter_batch(batch: pa.RecordBatch, filter_expression: pc.Expression) -> pa.RecordBatch:
-    """Return the rows of a batch for which an expression is true.
+def filter_batch(
+    batch: pa.RecordBatch, filter_expression: pc.Expression, columns: Sequence[str]
+) -> pa.RecordBatch:
+    """Return the rows of a batch for which an expression, which needs these columns, is true.
 
     Raises
     ------
     OptionError
         A value of the batch cannot be compared as the expression says.
     """
+    kept = _kept(batch.select(columns), filter_expression)
+    return batch if len(kept) == batch.num_rows else take_rows(batch, kept)
+
+
+def kept_rows(table: pa.Table, filter_expression: pc.Expression) -> list[int]:
+    """Return the indices of a table's rows for which an expression is true.
+
+    Raises
+    ------
+    OptionError
+        See `filter_batch`.
+    """
+    return list(_kept(table, filter_expression).to_pylist())
+
+
+def _kept(columns: pa.Table | pa.RecordBatch, filter_expression: pc.Expression) -> pa.Array:
+    """Return the indices of the rows for which an expression is true."""
+    name = "row"
+    while name in columns.schema.names:
+        name += "_"
+    arrays = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns.columns, _comparable(columns.schema), strict=True)
+    ]
+    table = pa.table(
+        [*arrays, pa.array(np.arange(columns.num_rows))], [*columns.schema.names, name]
+    )
+    with _comparing():
+        return table.filter(filter_expression)[name].combine_chunks()
+
+
+@contextlib.contextmanager
+def _comparing() -> Iterator[None]:
     try:
-        kept = pa.Table.from_batches([batch]).filter(filter_expression).combine_chunks()
+        yield
     except pa.ArrowException as error:
         raise OptionError(
             f"filters do not fit the values of their columns: {error}; compare with values of the "
             "columns' own types"
         ) from error
-    batches = kept.to_batches()
-    return batches[0] if batches else batch.slice(0, 0)
 
 
-def kept_rows(table: pa.Table, filter_expression: pc.Expression) -> list[int]:
-    """Return the indices of a table's rows for which an expression is true."""
-    name = "row"
-    while name in table.column_names:
-        name += "_"
-    numbered = table.append_column(name, pa.array(range(table.num_rows), pa.int64()))
-    return list(numbered.filter(filter_expression)[name].to_pylist())
+def _comparable(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without views, with which Arrow compares nothing (pyarrow 26.0.1)."""
+    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+
+
+def _without_views(t: pa.DataType) -> pa.DataType:
+    if pat.is_string_view(t):
+        return pa.string()
+    if pat.is_binary_view(t):
+        return pa.binary()
+    if pat.is_list(t):
+        return pa.list_(t.value_field.with_type(_without_views(t.value_type)))
+    if pat.is_large_list(t):
+        return pa.large_list(t.value_field.with_type(_without_views(t.value_type)))
+    if pat.is_fixed_size_list(t):
+        return pa.list_(t.value_field.with_type(_without_views(t.value_type)), t.list_size)
+    return t
 
 
 def possible_rows(
@@ -306,18 +364,19 @@ def possible_rows(
         On the columns of `schema`.
     schema : pyarrow.Schema
         All columns, those of the table among them.
+
+    Raises
+    ------
+    OptionError
+        See `filter_batch`.
     """
     import pyarrow.dataset as ds
     import pyarrow.fs as pafs
 
     # Arrow's data sets simplify a filter by what is known of a fragment; nothing is opened.
-    columns = table.to_pydict()
-    scalars = {name: table[name] for name in table.column_names}
+    columns = dict(zip(table.column_names, table.columns, strict=True))
     known = [
-        reduce(
-            lambda a, b: a & b,
-            (_is_value(name, scalars[name][row], columns[name][row]) for name in columns),
-        )
+        reduce(lambda a, b: a & b, (_is_value(name, columns[name][row]) for name in columns))
         for row in range(table.num_rows)
     ]
     dataset = ds.FileSystemDataset.from_paths(
@@ -327,13 +386,15 @@ def possible_rows(
         filesystem=pafs.LocalFileSystem(),
         partitions=known,
     )
-    return [int(fragment.path) for fragment in dataset.get_fragments(filter=filter_expression)]
+    with _comparing():
+        possible = list(dataset.get_fragments(filter=filter_expression))
+    return [int(fragment.path) for fragment in possible]
 
 
-def _is_value(name: str, scalar: pa.Scalar, value: Any) -> pc.Expression:
-    if value is None:
+def _is_value(name: str, scalar: pa.Scalar) -> pc.Expression:
+    if not scalar.is_valid:
         return pc.field(name).is_null()
-    if isinstance(value, float) and math.isnan(value):
+    if pat.is_floating(scalar.type) and math.isnan(scalar.as_py()):
         # NaN equals nothing, itself included; so nothing is said of it.
         return pc.scalar(True)
     return pc.field(name) == scalar

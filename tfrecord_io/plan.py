@@ -345,6 +345,8 @@ class ScanPlan:
         Name of the column that holds the file's URL.
     filter : pyarrow.compute.Expression or None
         Rows for which it is not true are left out.
+    filter_columns : tuple of str
+        The columns that it needs.
     options : ScanOptions
         How files are read.
     tasks : tuple of ScanTask
@@ -360,6 +362,7 @@ class ScanPlan:
     partition_schema: pa.Schema
     path_column: str | None = None
     filter: Any = None
+    filter_columns: tuple[str, ...] = ()
     options: ScanOptions
     tasks: tuple[ScanTask, ...] = ()
 

@@ -278,7 +278,7 @@ def plan_scan(
         check_manifest(manifest, file_format, record_type)
     partitions = _type_partitions(listing, schema, selection.time_zone)
     found = listing.found
-    early = only_columns(parsed, partitions.names) if isinstance(parsed, list) else parsed
+    early = only_columns(parsed, partitions) if isinstance(parsed, list) else parsed
     if early is not None and fits(early, partitions):
         found = _kept(found, partitions, early)
 
@@ -327,9 +327,10 @@ def plan_scan(
         wire_schema(file_schema, reading=True)
     full = _full_schema(file_schema, partitions, path_column, corrupt_column)
     out = _projected(full, columns, path_column, corrupt_column)
-    row_filter = expression(parsed)
+    row_filter = expression(parsed, full)
+    of_filter: list[str] = []
     needed = set(out.names)
-    if row_filter is not None:
+    if parsed is not None:
         of_filter = columns_of(parsed, full)
         needed |= set(of_filter)
         known = partitions
@@ -340,7 +341,7 @@ def plan_scan(
         found = _possible(found, known, row_filter, full)
         if set(of_filter) <= set(known.names):
             found = _kept(found, known, row_filter)
-            row_filter = None
+            row_filter, of_filter = None, []
     read_schema = pa.schema([field for field in file_schema if field.name in needed])
     if on_corrupt == "keep":
         _check_nullable(read_schema)
@@ -351,6 +352,7 @@ def plan_scan(
         rounded=_rounded(found, read_schema),
         written=_written(found, read_schema),
         filter=row_filter,
+        filter_columns=tuple(of_filter),
         tasks=tuple(_tasks(_files(found), options, task_bytes, cut_unmarked)),
     )
 
@@ -603,11 +605,10 @@ def _partition_field(
 def _known_table(found: list[_Found], known: pa.Schema) -> pa.Table:
     """Return what is known of files: the partition columns, perhaps with that of the path."""
 
-    def values(file: ScanFile) -> list[Any]:
-        partition = [value.as_py() for value in file.partition]
-        if len(partition) < len(known):
-            partition.append(path_value(file, known.names[-1]).as_py())
-        return partition
+    def values(file: ScanFile) -> tuple[pa.Scalar, ...]:
+        if len(file.partition) == len(known):
+            return file.partition
+        return (*file.partition, path_value(file, known.names[-1]))
 
     columns = zip(*(values(one.files[0]) for one in found), strict=True)
     return pa.table(
@@ -946,13 +947,8 @@ def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[Scan
 def projected(plan: ScanPlan, columns: Sequence[str]) -> ScanPlan:
     """Return a plan that reads some of its columns, in this order, and filters as before."""
     schema = pa.schema([plan.schema.field(name) for name in columns])
-    needed = set(columns)
+    needed = {*columns, *plan.filter_columns}
     options = plan.options
-    if plan.filter is not None:
-        full = _full_schema(
-            plan.file_schema, plan.partition_schema, plan.path_column, options.corrupt_column
-        )
-        needed |= set(columns_of(plan.filter, full))
     if options.corrupt_column not in needed:
         options = replace(options, corrupt_column=None)
     kept = [field for field in plan.file_schema if field.name in needed]

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
+from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
@@ -242,7 +243,7 @@ def _pieces(buffer: pa.RecordBatch, places: _Places) -> Iterator[pa.RecordBatch]
     """Give rows of a buffer in this order, as few at a time as small offsets reach."""
     count = buffer.nbytes * len(places) // (buffer.num_rows * _PIECE_BYTES) + 1
     for piece in np.array_split(places, count):
-        yield buffer.take(pa.array(piece))
+        yield take_rows(buffer, pa.array(piece))
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

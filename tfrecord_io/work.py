@@ -234,6 +234,7 @@ class Finisher:
 
     def __init__(self, plan: ScanPlan, file: ScanFile) -> None:
         self._filter = plan.filter
+        self._filter_columns = plan.filter_columns
         constants: list[tuple[pa.Field, pa.Scalar]] = list(
             zip(plan.partition_schema, file.partition, strict=True)
         )
@@ -275,7 +276,7 @@ class Finisher:
             arrays = [*batch.columns, *constants]
             batch = pa.RecordBatch.from_arrays(arrays, schema=self._full_schema)
         if self._filter is not None:
-            batch = filter_batch(batch, self._filter)
+            batch = filter_batch(batch, self._filter, self._filter_columns)
         if not self._is_all:
             batch = batch.select(self._out_schema.names)
         return batch
