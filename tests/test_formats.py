@@ -1146,6 +1146,20 @@ def test_scales_of_decimals(tmp_path: Path, fmt: str, scale: int, is_list: bool)
     assert tree(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    "t", [pa.binary(0), pa.list_(pa.int64(), 0), pa.list_(pa.binary(), 0), pa.list_(pa.binary(0))]
+)
+def test_parquet_has_no_values_without_length(tmp_path: Path, t: pa.DataType) -> None:
+    """pyarrow's writer ends the process, or writes what it does not read."""
+    value = b"" if t == pa.binary(0) else []
+    write_directly(pa.table({"x": pa.array([value, None] * 20, t)}), tmp_path / "in.arrow", "arrow")
+    before = tree(tmp_path)
+    with pytest.raises(UnsupportedTypeError, match=r"'x' has the type .*parquet") as caught:
+        convert(tmp_path / "in.arrow", tmp_path / "x.parquet")
+    assert caught.value.feature == "x"
+    assert tree(tmp_path) == before
+
+
 @pytest.mark.parametrize("fmt", ["csv", "parquet", "orc", "arrow", "arrows"])
 def test_two_columns_of_one_name(tmp_path: Path, fmt: str) -> None:
     data = pa.table([[1], [2], [3]], names=["a", "b", "a"])

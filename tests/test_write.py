@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import re
 import resource
 import struct
 import threading
@@ -326,6 +327,22 @@ def test_partition_values_that_cannot_be_written(tmp_path: Path) -> None:
     write_table(table, tmp_path / "ds", partition_by="p", empty_partition="null")
     assert list(data_files(tmp_path / "ds")) == [
         "p=__HIVE_DEFAULT_PARTITION__/part-00000-000.tfrecord"
+    ]
+
+
+@pytest.mark.parametrize("t", [pa.struct([("a", pa.int64())]), pa.map_(pa.int8(), pa.int8())])
+def test_partition_columns_that_have_no_text(tmp_path: Path, t: pa.DataType) -> None:
+    table = pa.table({"p": pa.nulls(1, t), "v": [1]})
+    with pytest.raises(LayoutError, match=re.escape(f"'p' is of type {t}, and only numbers")):
+        write_table(table, tmp_path / "ds", partition_by="p")
+
+
+def test_extension_types_name_folders_as_what_they_are_stored_as(tmp_path: Path) -> None:
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
+    write_table(pa.table({"p": flags, "v": [1, 2]}), tmp_path / "ds", partition_by="p")
+    assert list(data_files(tmp_path / "ds")) == [
+        "p=0/part-00000-000.tfrecord",
+        "p=1/part-00000-000.tfrecord",
     ]
 
 

@@ -47,7 +47,7 @@ from tfrecord_io.options import (
 )
 from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
-from tfrecord_io.schema import check_writable, normal_schema
+from tfrecord_io.schema import check_writable, normal_schema, storage_type
 from tfrecord_io.staging import STAGING_NAME, Staging
 from tfrecord_io.storage import LocalStorage, Storage, open_storage, threads_for
 
@@ -181,19 +181,13 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
             raise OptionError(f"the partition column {name!r} is named twice; once is enough")
         check_partition_name(name)
         # Of no values: only the type is looked at.
-        t = schema.field(name).type
-        # Arrow makes no arrays of dictionaries of nulls.
-        t = t.value_type if pat.is_dictionary(t) else t
-        format_segments(name, pa.array([], t if not _is_nested(t) else pa.list_(pa.null())))
+        format_segments(name, pa.nulls(0, t.value_type if pat.is_dictionary(t) else t))
+        t = storage_type(schema.field(name).type)
     if names and len(names) == len(schema):
         raise LayoutError(
             "all columns are partition columns; at least one must stay in the records"
         )
     return names
-
-
-def _is_nested(t: pa.DataType) -> bool:
-    return bool(pat.is_nested(t))
 
 
 def _first_task_index(storage: Storage, root: str, mode: SaveMode) -> int:

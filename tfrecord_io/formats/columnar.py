@@ -23,7 +23,7 @@ from tfrecord_io.formats.base import (
     divided,
     refuse_twins,
 )
-from tfrecord_io.schema import leaf_type
+from tfrecord_io.schema import is_any_list, leaf_type
 
 #: Rows that are decoded at a time, or fewer large ones.
 _BATCH_ROWS = 65_536
@@ -93,6 +93,7 @@ class ParquetFormat:
         import pyarrow.parquet as pq
 
         _refuse_scales(schema)
+        _refuse_zero_width(schema)
         is_default = level is None or compression not in self.leveled
         writer = pq.ParquetWriter(
             stream,
@@ -257,6 +258,19 @@ def _refuse_scales(schema: pa.Schema) -> None:
             raise UnsupportedTypeError(
                 f"the scale of {t} is not from 0 to its precision", feature=field.name
             )
+
+
+def _refuse_zero_width(schema: pa.Schema) -> None:
+    """Raise `UnsupportedTypeError` for types that are of no length.
+
+    pyarrow's writer of Parquet ends the process, or writes files that nobody reads (26.0.1).
+    """
+    for field in schema:
+        t = field.type
+        while is_any_list(t) and t != pa.list_(t.value_field, 0):
+            t = t.value_type
+        if is_any_list(t) or t == pa.binary(0):
+            raise UnsupportedTypeError(f"values of {t} have no length", feature=field.name)
 
 
 def _read_stripe(orc: Any, stripe: int, columns: list[str], url: str) -> pa.RecordBatch:
