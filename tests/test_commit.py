@@ -30,7 +30,17 @@ from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
 from tests.support.frames import examples, frame
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, commit, convert, count_rows, publish, read_table, staging, write
+from tfrecord_io import (
+    attempt,
+    commit,
+    convert,
+    count_rows,
+    publish,
+    read_table,
+    staging,
+    verify,
+    write,
+)
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -575,6 +585,80 @@ def test_integers_that_the_data_set_has_no_room_for(
     with pytest.raises(SchemaMismatchError, match=re.escape(f"they have v: {wide}")):
         write_table(pa.table({"v": pa.array([None], wide)}), tmp_path, mode="append")
     assert tree(tmp_path) == before
+
+
+SMALL = pa.table({"v": pa.array([1], pa.int16()), "day": [dt.date(2026, 1, 1)]})
+OTHERS = {
+    "int64": pa.array([1]),
+    "date": pa.array([1], pa.int16()).cast(pa.int32()).cast(pa.date32()),
+    "text": pa.array(["1"]),
+}
+
+
+def in_folder(p: int, root: Path, **columns: pa.Array) -> None:
+    table = SMALL.drop_columns([*columns])
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    write_table(table, root / f"p={p}", mode="append")
+
+
+def test_what_is_added_to_a_partition_folder_keeps_the_types_of_the_data_set(
+    tmp_path: Path,
+) -> None:
+    whole = SMALL.append_column("p", pa.array([1], pa.int8()))
+    write_table(whole, tmp_path, partition_by="p")
+    for _ in range(2):
+        in_folder(1, tmp_path)
+        write_table(whole, tmp_path, partition_by="p", mode="append")
+    assert read_table(tmp_path).equals(pa.concat_tables([whole] * 5).combine_chunks())
+    assert read_table(tmp_path / "p=1").equals(pa.concat_tables([SMALL] * 5).combine_chunks())
+    assert verify(tmp_path).is_sound
+    write_table(
+        whole.set_column(2, "p", pa.array([2], pa.int8())),
+        tmp_path,
+        mode="append",
+        partition_by="p",
+    )
+    before = tree(tmp_path)
+    for other in OTHERS.values():
+        with pytest.raises(SchemaMismatchError, match="it has v: int16, they have") as caught:
+            in_folder(2, tmp_path, v=other)
+        assert caught.value.path == str(tmp_path)
+    assert tree(tmp_path) == before
+
+
+def test_what_is_added_above_partition_folders_keeps_their_types(tmp_path: Path) -> None:
+    in_folder(1, tmp_path)
+    in_folder(2, tmp_path)
+    whole = SMALL.append_column("p", pa.array([3], pa.int32()))
+    before = tree(tmp_path)
+    for name, other in OTHERS.items():
+        with pytest.raises(SchemaMismatchError, match="other columns than the data set") as caught:
+            write_table(whole.set_column(0, "v", other), tmp_path, mode="append", partition_by="p")
+        assert str(caught.value.path).startswith(str(tmp_path / "p=")), name
+    with pytest.raises(LayoutError, match="partitioned by 'p'"):
+        write_table(whole.rename_columns(["v", "day", "q"]), tmp_path, mode="append")
+    assert tree(tmp_path) == before
+    write_table(whole, tmp_path, mode="append", partition_by="p")
+    back = read_table(tmp_path)
+    assert back.schema == whole.schema
+    assert back["p"].to_pylist() == [1, 2, 3]
+    assert verify(tmp_path).is_sound
+    write_table(whole, tmp_path, mode="overwrite_partitions", partition_by="p")
+    assert read_table(tmp_path).equals(back)
+
+
+def test_integers_beside_files_that_no_manifest_describes_are_read_together(
+    tmp_path: Path,
+) -> None:
+    in_folder(1, tmp_path)
+    in_folder(2, tmp_path)
+    (tmp_path / "p=2" / "_SUCCESS").unlink()
+    whole = SMALL.append_column("p", pa.array([3], pa.int32()))
+    write_table(whole, tmp_path, mode="append", partition_by="p")
+    back = read_table(tmp_path)
+    assert back.schema.field("v").type == pa.int64()
+    assert back.cast(whole.schema)["v"].to_pylist() == [1, 1, 1]
 
 
 def test_steps_of_nulls_go_with_any_type(tmp_path: Path) -> None:

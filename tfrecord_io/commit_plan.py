@@ -7,7 +7,7 @@ one job whose turn it is, so what is found here stays so until the record is car
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
 )
 from tfrecord_io.layout import (
+    data_set_of,
     format_part_path,
     is_data_name,
     next_task_index,
@@ -79,6 +80,8 @@ def plan_commit(
         manifest = read_manifest(storage, root)
         if _was_committed(job, manifest):
             return None
+        if manifest is None:
+            manifest = manifest_of_others(job, storage, root, tree)
         check_appendable(job, tree, manifest)
     first_task = first_added_task(tree, manifest) if job.mode == "append" else 0
     if first_task != job.first_task_index and storage.stages_by == "upload":
@@ -146,6 +149,79 @@ def _streams(job: WriteJob, manifest: Manifest | None) -> dict[str, int]:
     if job.batch is not None:
         found[job.batch.stream] = job.batch.number
     return found
+
+
+def manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -> Manifest | None:
+    """Return what manifests of other data sets say of a folder that has none itself.
+
+    A partition folder is a part of the data set above it; folders that were written one by one are
+    data sets below it. None unless they describe all its data files.
+
+    Raises
+    ------
+    SchemaMismatchError, LayoutError
+        What a job writes cannot stand beside what one of them describes: see `check_appendable`.
+    """
+    files: dict[str, ManifestFile] = {}
+    schemas: list[pa.Schema] = []
+    for folder, part in _parts(job, storage, root, tree):
+        there = {file.path: file for file in part.files if file.path in tree.files}
+        if not there:
+            continue
+        try:
+            check_appendable(job, tree, part)
+        except (SchemaMismatchError, LayoutError) as error:
+            error.path = error.path or storage.url(folder)
+            raise
+        files = there | files
+        schemas.append(part.schema)
+    if not files or {*filter(is_data_path, tree.files)} - files.keys():
+        return None
+    return Manifest(
+        file_format=job.file_format,
+        record_type=job.record_type if job.file_format == "tfrecord" else None,
+        compression=job.compression,
+        schema=schemas[0],
+        partition_schema=job.partition_schema,
+        files=tuple(files.values()),
+    )
+
+
+def _parts(
+    job: WriteJob, storage: Storage, root: str, tree: Tree
+) -> Iterator[tuple[str, Manifest]]:
+    """Give other data sets and their manifests as if they were the folder's, the nearest first."""
+    places = [path.rpartition("/")[0] for path in tree.files if path.endswith(f"/{MANIFEST_NAME}")]
+    for folder in sorted(places, key=lambda folder: -folder.count("/")):
+        below = read_manifest(storage, f"{root}/{folder}")
+        if below is not None:
+            names = dict(parse_partition_path(folder))
+            fields = [field for field in job.partition_schema if field.name in names]
+            yield (
+                f"{root}/{folder}",
+                replace(
+                    below,
+                    partition_schema=pa.schema([*fields, *below.partition_schema]),
+                    files=tuple(
+                        replace(file, path=f"{folder}/{file.path}") for file in below.files
+                    ),
+                ),
+            )
+    whole = data_set_of(root)
+    above = read_manifest(storage, whole) if whole != root else None
+    if above is not None:
+        part = f"{root.removeprefix(whole).strip('/')}/"
+        names = dict(parse_partition_path(part))
+        fields = [field for field in above.partition_schema if field.name not in names]
+        inside = [file for file in above.files if file.path.startswith(part)]
+        yield (
+            whole,
+            replace(
+                above,
+                partition_schema=pa.schema(fields),
+                files=tuple(replace(file, path=file.path.removeprefix(part)) for file in inside),
+            ),
+        )
 
 
 def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> None:

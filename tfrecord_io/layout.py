@@ -216,6 +216,19 @@ def _check_length(name: str, segment: str) -> None:
         )
 
 
+def data_set_of(folder: str) -> str:
+    """Return the folder that holds a partition folder, or another one itself.
+
+    Examples
+    --------
+    >>> data_set_of("/flights/year=2026/month=1"), data_set_of("/flights")
+    ('/flights', '/flights')
+    """
+    while "=" in folder.rpartition("/")[2]:
+        folder = folder.rpartition("/")[0]
+    return folder
+
+
 def parse_partition_path(folder: str) -> list[tuple[str, str | None]]:
     """Return the partition columns and values that a folder's path names.
 

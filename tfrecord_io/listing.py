@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from tfrecord_io.commit import check_not_committing
 from tfrecord_io.errors import DatasetChangedError
-from tfrecord_io.layout import is_data_name
+from tfrecord_io.layout import data_set_of, is_data_name
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import FileInfo, Storage, open_storage
@@ -260,17 +260,11 @@ def _fixed_part(pattern: str) -> str:
     return _parent(pattern[: magic.start()] if magic else pattern)
 
 
-def _data_set(folder: str) -> str:
-    while "=" in folder.rpartition("/")[2]:
-        folder = _parent(folder)
-    return folder
-
-
 def _data_sets_of(look: _Look) -> set[str]:
     """Return the data sets that files are in, but for the one whose manifest was read."""
     if not look.is_folder:
-        return {_data_set(_parent(info.path)) for info in look.infos}
-    return {*look.others, _data_set(look.root)} - {look.root}
+        return {data_set_of(_parent(info.path)) for info in look.infos}
+    return {*look.others, data_set_of(look.root)} - {look.root}
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -378,9 +372,9 @@ def _look_for(storage: Storage, pattern: str) -> list[_Look]:
     asked = {base} if base else set()
     while True:
         found, folders = _stable(storage, asked, partial(_fitting, storage, pattern, base))
-        others = {_data_set(folder) for folder in folders}
+        others = {data_set_of(folder) for folder in folders}
         others.update(*(look.others for look in found if isinstance(look, _Look)))
-        if others <= asked | {_data_set(base)}:
+        if others <= asked | {data_set_of(base)}:
             break
         asked |= others
     together: list[_Look] = []

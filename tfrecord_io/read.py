@@ -58,7 +58,13 @@ from tfrecord_io.options import (
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan, ScanTask
-from tfrecord_io.schema import is_nulls_of, leaf_type, wire_schema, with_leaf
+from tfrecord_io.schema import (
+    holds_integers_of,
+    is_nulls_of,
+    leaf_type,
+    wire_schema,
+    with_leaf,
+)
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 from tfrecord_io.tasks import Note, observing, read_task
 from tfrecord_io.work import Observed, path_value
@@ -722,7 +728,11 @@ def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
             other = fields.setdefault(field.name, field)
             if field.type == other.type or (is_tfrecord and is_nulls_of(field.type, other.type)):
                 continue
-            if is_tfrecord and is_nulls_of(other.type, field.type):
+            if is_tfrecord and holds_integers_of(other.type, field.type):
+                continue
+            if is_tfrecord and (
+                is_nulls_of(other.type, field.type) or holds_integers_of(field.type, other.type)
+            ):
                 fields[field.name] = field
             else:
                 raise InferenceError(

@@ -21,7 +21,12 @@ import pyarrow.types as pat
 from tfrecord_io.attempt import write_task as write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, commit_job, recover
-from tfrecord_io.commit_plan import check_appendable, first_added_task, is_data_path
+from tfrecord_io.commit_plan import (
+    check_appendable,
+    first_added_task,
+    is_data_path,
+    manifest_of_others,
+)
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
     DatasetExistsError,
@@ -180,9 +185,9 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
         if name in names[:index]:
             raise OptionError(f"the partition column {name!r} is named twice; once is enough")
         check_partition_name(name)
+        t = storage_type(schema.field(name).type)
         # Of no values: only the type is looked at.
         format_segments(name, pa.nulls(0, t.value_type if pat.is_dictionary(t) else t))
-        t = storage_type(schema.field(name).type)
     if names and len(names) == len(schema):
         raise LayoutError(
             "all columns are partition columns; at least one must stay in the records"
@@ -220,6 +225,8 @@ def _has_data(staging: Staging, job: WriteJob) -> bool:
     tree = staging.storage.tree(staging.root, skip=STAGING_NAME)
     if job.mode in ("append", "overwrite_partitions"):
         manifest = read_manifest(staging.storage, staging.root)
+        if manifest is None:
+            manifest = manifest_of_others(job, staging.storage, staging.root, tree)
         check_appendable(job, tree, manifest)
         if manifest is None and (paths := [*filter(is_data_path, tree.files)]):
             # Loaded on demand: most writes need no other format.
