@@ -92,6 +92,10 @@ class Listed:
             yield self.root, self.manifest
 
 
+class NothingYetError(FileNotFoundError):
+    """A folder is there only because a first write to it runs, or was killed."""
+
+
 @dataclass(slots=True)
 class _Named:
     """Paths of one folder that were named one after the other, or a pattern."""
@@ -342,7 +346,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         infos.append(info)
     if not infos and not has_manifest and storage.exists(f"{root}/{STAGING_NAME}"):
         # The folder is there for no other reason; see `tfrecord_io.staging`.
-        raise FileNotFoundError(
+        raise NothingYetError(
             errno.ENOENT,
             "there are no data yet: the first write to it runs, or was killed; tfrecord_io.clean "
             "tells which",

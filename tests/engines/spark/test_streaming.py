@@ -94,6 +94,37 @@ def test_a_running_query_meets_new_files(classic, tmp_path):
         query.stop()
 
 
+def test_a_first_write_that_runs_has_no_files_yet(classic, tmp_path):
+    from tfrecord_io.commit import commit_job
+    from tfrecord_io.write import plan_write, write_task
+
+    table = pa.table({"id": [1]})
+    (tmp_path / "in").mkdir()
+    queries = []
+    frame = source(classic, tmp_path / "in")
+
+    def start(name):
+        writer = frame.writeStream.format("tfrecord")
+        writer = writer.option("checkpointLocation", f"{tmp_path}/checkpoint-{name}")
+        queries.append(writer.start(str(tmp_path / name)))
+
+    try:
+        start("before")
+        queries[0].processAllAvailable()
+        job = plan_write(table.schema, tmp_path / "in", mode="append")
+        staged = write_task(job, 0, table.to_batches())
+        start("meanwhile")
+        for query in queries:
+            query.processAllAvailable()
+        commit_job(job, [staged])
+        for query in queries:
+            query.processAllAvailable()
+        assert ids(tmp_path / "before") == ids(tmp_path / "meanwhile") == [1]
+    finally:
+        for query in queries:
+            query.stop()
+
+
 def test_partitions_both_ways(spark, tmp_path):
     table = pa.table({"word": ["a", "b", "c"], "number": pa.array([8, 1, 8], pa.int32())})
     tfr.write_table(table, tmp_path / "in", partition_by="number")

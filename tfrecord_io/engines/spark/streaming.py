@@ -42,6 +42,7 @@ from tfrecord_io.engines.spark.workers import SentToTasks
 from tfrecord_io.engines.spark.writing import driver_pid, stage
 from tfrecord_io.engines.spark.writing import plan as plan_append
 from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
+from tfrecord_io.listing import NothingYetError
 from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
 from tfrecord_io.staging import Staging
 from tfrecord_io.storage import open_storage
@@ -106,6 +107,12 @@ class StreamReader(
                 continue
             return scan, {_hash(task.file): task.file for task in scan.tasks}
 
+    def _there(self) -> dict[bytes, ScanFile]:
+        try:
+            return self._planned()[1]
+        except NothingYetError:
+            return {}
+
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's names from here on
         """Return the offset at which nothing was seen."""
         return {_SEEN: ""}
@@ -120,14 +127,14 @@ class StreamReader(
     @in_worker
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Hold to the files that are there now."""
-        self._last = frozenset(self._planned()[1])
+        self._last = frozenset(self._there())
 
     @in_worker
     def latestOffset(  # noqa: N802
         self, start: dict[str, str] | None = None, limit: Any = None
     ) -> dict[str, str]:
         """Return the offset at which all files were seen, or as many more as a batch may have."""
-        there = self._planned()[1]
+        there = self._there()
         seen = _seen(start or self.initialOffset())
         new = [one for one in there if one not in seen]
         if self._last is not None:
@@ -141,8 +148,10 @@ class StreamReader(
     @in_worker
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """Return what the tasks of a batch read."""
-        scan, there = self._planned()
         asked = _seen(end) - _seen(start)
+        if not asked:
+            return []
+        scan, there = self._planned()
         if not asked <= there.keys() and not self._rows.options.ignore_missing:
             raise DatasetChangedError(
                 f"{len(asked - there.keys())} files of this batch went or were replaced before it "
