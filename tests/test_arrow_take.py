@@ -25,6 +25,7 @@ ARRAYS = {
     "strings": fours(pa.array(map(str, NUMBERS))).slice(3, 5),
     "string views": pa.array(["a", None, "longer than a view", ""], pa.string_view())[1:],
     "binary views": pa.array([b"a", None, b"longer than a view"], pa.binary_view())[1:],
+    "fours of views": fours(pa.array(map(str, NUMBERS), pa.string_view())).slice(3, 5),
     "lists of views": pa.array([["a"], None, [], ["b", "c"]], pa.list_(pa.string_view()))[1:],
     "numbers": pa.array([1, None, 3])[1:],
 }

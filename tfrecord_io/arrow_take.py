@@ -21,7 +21,7 @@ def take(values: pa.Array, indices: pa.Array) -> pa.Array:
         return values.cast(pa.large_binary()).take(indices).cast(t)
     if pat.is_fixed_size_list(t) and pat.is_fixed_size_list(t.value_type):
         # What is put together begins at the beginning.
-        return pa.concat_arrays([values.slice(0, 0), values]).take(indices)
+        values = pa.concat_arrays([values.slice(0, 0), values])
     try:
         return values.take(indices)
     except pa.ArrowNotImplementedError:
