@@ -23,6 +23,7 @@ from tests.support.frames import examples
 from tests.support.trees import data_files, expected_files, tree
 from tfrecord_io import attempt, feed, part_writer
 from tfrecord_io.commit import abort_job, commit_job
+from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import (
     CommitError,
     DatasetExistsError,
@@ -295,6 +296,43 @@ def test_columns_and_values_that_cannot_be_written(
     with pytest.raises(error, match="'bad'"):
         write_table(pa.table({"bad": column}), tmp_path / "ds")
     assert tree(tmp_path) == {}
+
+
+TEXTS = [None, b"plain", "größer".encode(), b"caf\xe9", b"\xc3"]
+STRINGS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "string": lambda texts: texts.view(pa.string()),
+    "large_string": lambda texts: texts.cast(pa.large_binary()).view(pa.large_string()),
+    "dictionary": lambda texts: texts.view(pa.string()).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("kind", STRINGS)
+@pytest.mark.parametrize("start", [0, 2])
+def test_strings_that_are_no_text(tmp_path: Path, kind: str, start: int) -> None:
+    column = STRINGS[kind](pa.array(TEXTS, pa.binary())).slice(start)
+    with pytest.raises(EncodeError, match="'s' holds bytes that are no text in UTF-8") as caught:
+        write_table(pa.table({"s": column}), tmp_path / "ds")
+    assert (caught.value.row, caught.value.feature) == (3 - start, "s")
+    assert tree(tmp_path) == {}
+    sound = column.slice(0, 3 - start)
+    write_table(pa.table({"s": sound}), tmp_path / "ds")
+    assert read_table(tmp_path / "ds")["s"].to_pylist() == sound.to_pylist()
+
+
+def test_a_letter_of_two_strings_is_none(tmp_path: Path) -> None:
+    # Together both are text.
+    halves = pa.array(["ä".encode()[:1], "ä".encode()[1:]], pa.binary()).view(pa.string())
+    with pytest.raises(EncodeError, match="no text in UTF-8") as caught:
+        write_table(pa.table({"s": halves}), tmp_path / "ds")
+    assert caught.value.row == 0
+
+
+def test_lists_of_strings_that_are_no_text(tmp_path: Path) -> None:
+    texts = pa.array([b"a", b"\xff", b"b"], pa.binary()).view(pa.string())
+    lists = pa.ListArray.from_arrays([0, 1, 1, 3], texts)
+    with pytest.raises(EncodeError, match="no text in UTF-8") as caught:
+        write_table(pa.table({"s": lists}), tmp_path / "ds")
+    assert (caught.value.row, caught.value.feature) == (2, "s")
 
 
 @pytest.mark.parametrize(

@@ -344,7 +344,7 @@ def _decoded(
     value_type = source.value_type
     if _is_bytes(value_type):
         # Repeated values may need more than the 2 GiB of a binary array.
-        value_type = pa.large_binary()
+        value_type = pa.large_string() if _is_of_text(value_type) else pa.large_binary()
     step = _writing_step(value_type, target, float64, null_text, inner)
 
     def run(array: pa.Array) -> tuple[pa.Array, _Faults]:
@@ -588,14 +588,12 @@ def _plain(target: pa.DataType) -> _LeafCast:
     return lambda array: (array.cast(target), [])
 
 
+def _is_of_text(t: pa.DataType) -> bool:
+    return bool(pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t))
+
+
 def _is_bytes(t: pa.DataType) -> bool:
-    return bool(
-        pat.is_string(t)
-        or pat.is_binary(t)
-        or pat.is_large_string(t)
-        or pat.is_string_view(t)
-        or pat.is_binary_view(t)
-    )
+    return _is_of_text(t) or bool(pat.is_binary(t) or pat.is_binary_view(t))
 
 
 _SAME_LAYOUTS = {(pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())}
@@ -614,10 +612,45 @@ def _leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode
         return _plain(pa.float32())
     if pat.is_temporal(source):
         return functools.partial(_temporal_to_int64, text=_not_that_time(source))
-    if (source, target) in _SAME_LAYOUTS:
-        # A cast takes ten times as long, to do the same.
-        return lambda array: (array.view(target), [])
+    if _is_of_text(source):
+        return functools.partial(_text_to_bytes, target=target)
     return _plain(target)
+
+
+def _text_to_bytes(array: pa.Array, target: pa.DataType) -> tuple[pa.Array, _Faults]:
+    # A cast takes ten times as long, to do the same.
+    has_layout = (array.type, target) in _SAME_LAYOUTS
+    out = array.view(target) if has_layout else array.cast(target)
+    return out, _text_faults(out)
+
+
+def _text_faults(values: pa.Array) -> _Faults:
+    """Return what of binary values is not UTF-8, which Arrow's strings are only said to be."""
+    _, ends, data = values.buffers()
+    if ends is None or data is None or not data.size:
+        return []
+    is_large = pat.is_large_binary(values.type)
+    offsets = np.frombuffer(ends, np.int64 if is_large else np.int32)
+    first, last = offsets[values.offset], offsets[values.offset + len(values)]
+    # ASCII, as most are, is seen many times as fast.
+    if first == last or np.frombuffer(data, np.uint8)[first:last].max() < 0x80:
+        return []
+    try:
+        values.view(pa.large_string() if is_large else pa.string()).validate(full=True)
+    except pa.ArrowInvalid:
+        bad = np.array([not _is_text(value) for value in values.to_pylist()])
+        return _faults_at(bad, lambda _: _NO_TEXT)
+    return []
+
+
+_NO_TEXT = "holds bytes that are no text in UTF-8: cast the column to binary, or correct them"
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        return value is None or isinstance(value.decode(), str)
+    except UnicodeDecodeError:
+        return False
 
 
 def _uint64_to_int64(array: pa.Array) -> tuple[pa.Array, _Faults]:
