@@ -81,6 +81,15 @@ def test_reading_a_table(spark, table, words):
     ]
 
 
+def test_columns_of_a_table_keep_their_names(spark, table):
+    """Under another name no record has the feature, and all values would be nulls."""
+    spark.sql("ALTER TABLE words ADD COLUMN more int")
+    assert rows(spark.table("words").select("word", "more")) == [("bat", None), ("xyz", None)]
+    spark.sql("ALTER TABLE words RENAME COLUMN word TO text")
+    with pytest.raises(PySparkException, match=r"'text'.*that have 'word'.*create it again"):
+        spark.table("words").collect()
+
+
 def test_properties_of_a_table(spark, words):
     """They are the catalog's; what is an option has to be one."""
     options = "OPTIONS (recordType 'SequenceExample'{}) LOCATION '{}' TBLPROPERTIES ('a.b'='c')"

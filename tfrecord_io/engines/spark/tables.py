@@ -17,8 +17,10 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.types import StructField, StructType
 
 from tfrecord_io.engines.spark.options import REQUEST_OPTION, is_of_table
+from tfrecord_io.errors import OptionError
 
 _KEY = "tfrecord_io.table"
+_COLUMNS_KEY = "tfrecord_io.columns"
 
 
 def remembering(
@@ -44,16 +46,42 @@ def remembering(
         for field in struct.fields
     ]
     for first in fields[:1]:
-        first.metadata = {**(first.metadata or {}), _KEY: json.dumps(known)}
+        told = {_KEY: json.dumps(known), _COLUMNS_KEY: json.dumps(struct.names)}
+        first.metadata = {**(first.metadata or {}), **told}
     return StructType(fields)
 
 
 def options_to_read(struct: StructType, options: Mapping[str, str]) -> Mapping[str, str]:
-    """Return options, with those that the columns tell if they are of the same path."""
+    """Return options, with those that the columns tell if they are of the same path.
+
+    Raises
+    ------
+    OptionError
+        Columns of a table were given other names.
+    """
     known = _known(struct)
-    if "path" in options and not _is_of(options["path"], known):
+    if "path" not in options:
+        _check_names(struct)
+    elif not _is_of(options["path"], known):
         return options
     return {**known, **options}
+
+
+def _check_names(struct: StructType) -> None:
+    """Raise where ``ALTER TABLE`` renamed columns: under the new names no record has a feature."""
+    names: list[str] = json.loads(_told(struct, _COLUMNS_KEY, "[]"))
+    gone = [name for name in names if name not in struct.names]
+    new = [name for name in struct.names if name not in names]
+    if gone and new:
+        raise OptionError(
+            f"the table has columns {_listed(new)}, and was made of records that have "
+            f"{_listed(gone)}: features are found by their names, which ALTER TABLE does not "
+            "change in them; drop the table and create it again, or name columns in a view"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def options_to_write(struct: StructType, options: Mapping[str, str]) -> Mapping[str, str]:
@@ -65,9 +93,12 @@ def options_to_write(struct: StructType, options: Mapping[str, str]) -> Mapping[
 
 
 def _known(struct: StructType) -> dict[str, str]:
-    told = next((field.metadata[_KEY] for field in struct if _KEY in (field.metadata or {})), "{}")
-    known: dict[str, str] = json.loads(told)
+    known: dict[str, str] = json.loads(_told(struct, _KEY, "{}"))
     return known
+
+
+def _told(struct: StructType, key: str, default: str) -> str:
+    return next((field.metadata[key] for field in struct if key in (field.metadata or {})), default)
 
 
 def _is_of(path: str, known: Mapping[str, str]) -> bool:
