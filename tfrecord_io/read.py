@@ -575,7 +575,8 @@ def _type_partitions(
             )
     texts = {name: [one.partition[name] for one in found] for name in names}
     inferred = infer_partition_types(texts)
-    zone = None if listing.manifests else time_zone
+    written = {name for one in listing.manifests for name in one.partition_schema.names}
+    zone = time_zone if written.isdisjoint(names) else None
     if zone is not None:
         inferred = {
             name: pa.timestamp(t.unit, "UTC") if pat.is_timestamp(t) else t

@@ -370,6 +370,26 @@ def test_path_glob_filter_and_times(spark, tmp_path):
     assert names(pathGlobFilter="*.tf*", **in_tokyo) == ["a.tfrecord", "b.tfr"]
 
 
+def test_a_folder_with_a_manifest_leaves_the_times_of_others_alone(spark, tmp_path):
+    """What a manifest says of a folder's own files says nothing of how the folder is named."""
+    for day in ("01", "02"):
+        folder = tmp_path / f"at=2020-01-{day} 10%3A00%3A00"
+        folder.mkdir()
+        (folder / "part-00000.tfrecord").write_bytes(examples({"n": 1}))
+    expected = [("2020-01-01 10:00:00",), ("2020-01-02 10:00:00",)]
+
+    def times(schema=None):
+        reader = spark.read.format("tfrecord")
+        frame = (reader.schema(schema) if schema else reader).load(str(tmp_path))
+        assert dict(frame.dtypes)["at"] == "timestamp"
+        return rows(frame.selectExpr("string(at)"))
+
+    assert times() == expected
+    frame = spark.range(1).withColumnRenamed("id", "n")
+    frame.write.format("tfrecord").mode("overwrite").save(str(folder))
+    assert times() == times("n bigint, at timestamp") == expected
+
+
 def test_path_column(spark, wild):
     frame = load(spark, wild, pathColumn="file")
     assert frame.columns[-1] == "file"
