@@ -109,8 +109,12 @@ class Selection:
         Whether a partition column is one of the schema that differs from it in case alone. One of
         the records, where a manifest tells them, is refused.
     time_zone : str, optional
-        In which folders that no manifest describes tell times, which are then inferred to be
-        instants. Without it they are times without a zone, or, where a schema has one, UTC.
+        In which folders that no manifest describes tell times. Without it it is UTC.
+    infers_types : bool
+        Whether columns that neither a schema nor a manifest describes are of the type that their
+        values look like, and not of text.
+    infers_instants : bool
+        Whether inferred times are instants where there is a `time_zone`.
     """
 
     keep: Callable[[Storage, FileInfo], bool] | None = None
@@ -120,6 +124,8 @@ class Selection:
     joins_paths: bool = False
     ignores_case: bool = False
     time_zone: str | None = None
+    infers_types: bool = True
+    infers_instants: bool = True
 
 
 @dataclass(slots=True)
@@ -282,7 +288,7 @@ def plan_scan(
         _check_case(schema, listing)
     for manifest in listing.manifests:
         check_manifest(manifest, file_format, record_type)
-    partitions = _type_partitions(listing, schema, selection.time_zone)
+    partitions = _type_partitions(listing, schema, selection)
     found = listing.found
     early = only_columns(parsed, partitions) if isinstance(parsed, list) else parsed
     if early is not None and fits(early, partitions):
@@ -560,7 +566,7 @@ def _check_case(schema: pa.Schema, listing: _Listing) -> None:
 
 
 def _type_partitions(
-    listing: _Listing, schema: pa.Schema | None, time_zone: str | None
+    listing: _Listing, schema: pa.Schema | None, selection: Selection
 ) -> pa.Schema:
     """Return the partition columns with their types, and give every file its values."""
     found = listing.found
@@ -574,10 +580,13 @@ def _type_partitions(
                 "read them apart, or name one folder"
             )
     texts = {name: [one.partition[name] for one in found] for name in names}
-    inferred = infer_partition_types(texts)
+    if selection.infers_types:
+        inferred = infer_partition_types(texts)
+    else:
+        inferred = dict.fromkeys(names, pa.string())
     written = {name for one in listing.manifests for name in one.partition_schema.names}
-    zone = time_zone if written.isdisjoint(names) else None
-    if zone is not None:
+    zone = selection.time_zone if written.isdisjoint(names) else None
+    if zone is not None and selection.infers_instants:
         inferred = {
             name: pa.timestamp(t.unit, "UTC") if pat.is_timestamp(t) else t
             for name, t in inferred.items()

@@ -390,6 +390,32 @@ def test_a_folder_with_a_manifest_leaves_the_times_of_others_alone(spark, tmp_pa
     assert times() == times("n bigint, at timestamp") == expected
 
 
+def test_partition_types_are_inferred_as_the_session_says(spark, tmp_path):
+    """Spark's own sources are asked for the expected types."""
+    folders = ("p=001/at=2020-01-01 10%3A00%3A00", "p=02/at=2020-01-02 00%3A00%3A00")
+    for name in folders:
+        for kind in ("tfrecord", "csv"):
+            folder = tmp_path / kind / name
+            folder.mkdir(parents=True)
+            data = examples({"n": 1}) if kind == "tfrecord" else b"1"
+            (folder / f"part.{kind}").write_bytes(data)
+
+    def found(kind):
+        frame = spark.read.format(kind).schema("n bigint").load(str(tmp_path / kind))
+        return frame.dtypes, rows(frame.selectExpr("p", "string(at)"))
+
+    for name, value in {
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+        "spark.sql.timestampType": "TIMESTAMP_NTZ",
+    }.items():
+        before = found("tfrecord")
+        spark.conf.set(name, value)
+        try:
+            assert found("tfrecord") == found("csv") != before
+        finally:
+            spark.conf.unset(name)
+
+
 def test_path_column(spark, wild):
     frame = load(spark, wild, pathColumn="file")
     assert frame.columns[-1] == "file"

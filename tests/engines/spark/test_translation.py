@@ -43,6 +43,8 @@ CONF = {
     "spark.sql.files.maxRecordsPerFile": "7",
     "spark.sql.sources.partitionOverwriteMode": "DYNAMIC",
     "spark.sql.session.timeZone": "Asia/Tokyo",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.timestampType": "TIMESTAMP_NTZ",
     "spark.sql.columnNameOfCorruptRecord": "bad",
     "spark.hadoop.fs.defaultFS": "hdfs://name:8020",
     "spark.hadoop.fs.s3a.access.key": "me",
@@ -62,6 +64,8 @@ def test_settings_of_a_session():
         max_records_per_file=7,
         dynamic_overwrite=True,
         time_zone="Asia/Tokyo",
+        infers_partition_types=False,
+        infers_instants=False,
         corrupt_column="bad",
         hadoop={
             "fs.defaultFS": "hdfs://name:8020",

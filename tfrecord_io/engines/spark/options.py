@@ -87,6 +87,8 @@ class ReadOptions:
         Whether folders are only folders: no partition columns.
     time_zone : str
         In which names of folders tell times.
+    infers_partition_types, infers_instants : bool
+        What becomes of names of folders that nothing describes, see `tfrecord_io.read.Selection`.
     case_sensitive : bool
         Whether names of columns are told apart by case.
     name_glob : str or None
@@ -118,6 +120,8 @@ class ReadOptions:
     base_path: str | None
     is_recursive: bool
     time_zone: str
+    infers_partition_types: bool
+    infers_instants: bool
     case_sensitive: bool
     name_glob: str | None
     modified_after: float | None
@@ -314,6 +318,8 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         base_path=None if base_path is None else resolve(base_path, hadoop),
         is_recursive=texts.flag("recursiveFileLookup", False),
         time_zone=zone,
+        infers_partition_types=settings.infers_partition_types,
+        infers_instants=settings.infers_instants,
         case_sensitive=settings.case_sensitive,
         name_glob=_pattern(texts.text("pathGlobFilter") or "") or None,
         modified_after=_time(texts, "modifiedAfter", zone),

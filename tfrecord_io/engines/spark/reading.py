@@ -133,6 +133,8 @@ def _selection(options: ReadOptions) -> Selection:
         joins_paths=True,
         ignores_case=not options.case_sensitive,
         time_zone=options.time_zone,
+        infers_types=options.infers_partition_types,
+        infers_instants=options.infers_instants,
     )
 
 

@@ -62,6 +62,10 @@ class Settings:
         ``spark.sql.python.filterPushdown.enabled``.
     time_zone : str
         ``spark.sql.session.timeZone``.
+    infers_partition_types : bool
+        ``spark.sql.sources.partitionColumnTypeInference.enabled``.
+    infers_instants : bool
+        Whether ``spark.sql.timestampType`` is TIMESTAMP_LTZ.
     case_sensitive : bool
         ``spark.sql.caseSensitive``.
     default_source : str
@@ -82,6 +86,8 @@ class Settings:
     speculation: bool = False
     push_filters: bool = False
     time_zone: str = "UTC"
+    infers_partition_types: bool = True
+    infers_instants: bool = True
     case_sensitive: bool = False
     default_source: str = "parquet"
     corrupt_column: str = "_corrupt_record"
@@ -140,8 +146,8 @@ def from_conf(
     """
     base = Settings()
 
-    def is_true(name: str) -> bool:
-        return conf.get(name, "false").lower() == "true"
+    def is_true(name: str, default: str = "false") -> bool:
+        return conf.get(name, default).lower() == "true"
 
     def size(name: str, default: int) -> int:
         return parse_bytes(name, conf[name]) if name in conf else default
@@ -158,6 +164,10 @@ def from_conf(
         speculation=is_true("spark.speculation"),
         push_filters=is_true("spark.sql.python.filterPushdown.enabled"),
         time_zone=conf.get("spark.sql.session.timeZone", base.time_zone),
+        infers_partition_types=is_true(
+            "spark.sql.sources.partitionColumnTypeInference.enabled", "true"
+        ),
+        infers_instants=conf.get("spark.sql.timestampType", "").upper() != "TIMESTAMP_NTZ",
         case_sensitive=is_true("spark.sql.caseSensitive"),
         default_source=conf.get("spark.sql.sources.default", base.default_source),
         corrupt_column=conf.get("spark.sql.columnNameOfCorruptRecord", base.corrupt_column),
