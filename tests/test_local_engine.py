@@ -1,3 +1,4 @@
+import gzip
 import mmap
 import threading
 import time
@@ -12,6 +13,7 @@ from tfrecord_io import parallel, source, tasks
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
+    CompressionError,
     CorruptDataWarning,
     OptionError,
     SchemaMismatchError,
@@ -249,6 +251,60 @@ class TestManyFiles:
         with warnings.catch_warnings(), pytest.raises(CorruptDataWarning):
             warnings.simplefilter("error")
             read_table(tmp_path, on_corrupt="skip_record", threads=2)
+        assert not live()
+
+
+class TestDecompressingAhead:
+    @pytest.fixture
+    def found(self, monkeypatch):
+        """Whether other threads decompress than those that open files and decode them."""
+        found = set()
+        make = source.decompressor
+
+        class Watched:
+            def __init__(self, *arguments):
+                self.stream = make(*arguments)
+                self.opened_by = threading.get_ident()
+
+            def read(self, size):
+                found.add(threading.get_ident() != self.opened_by)
+                return self.stream.read(size)
+
+        monkeypatch.setattr(source, "decompressor", Watched)
+        monkeypatch.setattr(source, "_CHUNK_BYTES", 1000)
+        return found
+
+    @pytest.mark.parametrize(("threads", "files"), [(1, 1), (2, 1), (2, 2), (4, 3)])
+    def test_idle_threads_decompress(self, tmp_path, found, threads, files, codec):
+        for part in range(files):
+            data = gzip.compress(examples(*rows(300, part * 300)))
+            (tmp_path / f"part-{part}.gz").write_bytes(data)
+        schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+        table = read_table(tmp_path, schema=schema, threads=threads, codec=codec)
+        assert table.to_pylist() == rows(files * 300)
+        assert found == {files < threads}
+        assert not live()
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_damage_is_told_in_its_turn(self, tmp_path, found, threads, codec):
+        data = gzip.compress(examples(*rows(300)))
+        (tmp_path / "a.gz").write_bytes(data[:-20])
+        schema = pa.schema([("n", pa.int64())])
+        reader = scan(tmp_path, schema=schema, threads=threads, codec=codec, batch_rows=50)
+        seen = []
+        with pytest.raises(CompressionError, match=r"a\.gz"):
+            for batch in reader:
+                seen += batch["n"].to_pylist()
+        assert seen == list(range(len(seen)))
+        assert len(seen) >= 200
+        assert not live()
+
+    def test_a_reader_that_is_left_stops_the_thread(self, tmp_path, found):
+        (tmp_path / "a.gz").write_bytes(gzip.compress(examples(*rows(3000))))
+        reader = scan(tmp_path, schema=pa.schema([("n", pa.int64())]), threads=2, batch_rows=10)
+        assert next(reader).num_rows == 10
+        assert live()
+        del reader
         assert not live()
 
 

@@ -71,7 +71,7 @@ def in_order(
 
 def read_ahead(
     work: Callable[[], Iterator[T]], *, item_bytes: Callable[[T], int], budget_bytes: int
-) -> Iterator[T]:
+) -> Generator[T, None, None]:
     """Run one work on a thread of its own, ahead of a caller who is busy with the last item.
 
     `item_bytes` and `budget_bytes` are those of `in_order`.

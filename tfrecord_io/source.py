@@ -2,10 +2,10 @@
 
 A decoder asks for the window at its offset and takes what it can of it. Two sources give windows:
 
-- `_Mapped`: a plain local file, mapped as a whole, once for all threads that read parts of it.
-  Nothing is copied, and what was read leaves memory again. The file must not be cut short in place
-  meanwhile: the operating system then ends the process. Writers that replace files (ours, Hadoop's,
-  most others) are safe.
+- `_Mapped`: a plain local file that is not small, mapped as a whole, once for all threads that read
+  parts of it. Nothing is copied, and what was read leaves memory again. The file must not be cut
+  short in place meanwhile: the operating system then ends the process. Writers that replace files
+  (ours, Hadoop's, most others) are safe.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
   crosses from one chunk into the next is copied together, once. Those of remote files are
   `tfrecord_io.ranges`, which are fetched ahead of the decoder.
@@ -22,7 +22,7 @@ import io
 import mmap
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any, BinaryIO, Protocol
 
@@ -31,12 +31,16 @@ import pyarrow as pa
 from tfrecord_io.compression import HEAD_BYTES, detect, normalize_compression
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import LimitExceededError
+from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.ranges import Fetch, FirstRange, Ranges
 from tfrecord_io.storage import Storage
 
 #: Bytes that are read at a time.
 _CHUNK_BYTES = 4 * 1024 * 1024
+
+#: Bytes that are decompressed ahead.
+_AHEAD_BYTES = 2 * _CHUNK_BYTES
 
 #: A local file of up to this many bytes is read in one go, which takes less than to map it.
 _SMALL_BYTES = 256 * 1024
@@ -103,6 +107,8 @@ class OpenFile:
         What is fetched of a remote file already, from `start` on.
     mapped : MappedFile, optional
         The file as another one has it in memory, who found it plain and local.
+    decompress_ahead : bool
+        Whether a compressed file is decompressed by a thread of its own, ahead of the caller.
 
     Attributes
     ----------
@@ -124,11 +130,14 @@ class OpenFile:
         stop: int | None = None,
         first: FirstRange | None = None,
         mapped: MappedFile | None = None,
+        decompress_ahead: bool = False,
     ) -> None:
         self.source: Source
         self.compression = None
         self.mapped = mapped
         self._opened: BinaryIO | Ranges | _Mapped
+        self._decompress_ahead = decompress_ahead
+        self._chunks: Generator[bytes, None, None] | None = None
         if mapped is not None:
             self.source = self._opened = _Mapped(mapped, start, stop)
             return
@@ -204,10 +213,21 @@ class OpenFile:
     def _decompressed(self, reader: _Readable) -> Source:
         assert self.compression is not None
         stream = decompressor(self.compression, reader)
-        return _Streamed(lambda: stream.read(_CHUNK_BYTES), limit=self._limit)
+
+        def read() -> bytes:
+            return stream.read(_CHUNK_BYTES)
+
+        if not self._decompress_ahead:
+            return _Streamed(read, limit=self._limit)
+        self._chunks = chunks = read_ahead(
+            lambda: iter(read, b""), item_bytes=len, budget_bytes=_AHEAD_BYTES
+        )
+        return _Streamed(lambda: next(chunks, b""), limit=self._limit)
 
     def close(self) -> None:
         """Close the file; buffers that were given out stay good."""
+        if self._chunks is not None:
+            self._chunks.close()
         self._opened.close()
 
     def __enter__(self) -> OpenFile:

@@ -165,14 +165,22 @@ def run_span(
     *,
     first: FirstRange | None = None,
     mapped: MappedFile | None = None,
+    decompress_ahead: bool = False,
 ) -> Iterator[Any]:
     """Give a `Begin`, the items, and an `End`.
 
-    `first` is what was fetched of the span already, `mapped` the file if it is in memory.
+    For `first`, `mapped` and `decompress_ahead` see `tfrecord_io.source.OpenFile`.
     """
     damage = Damage(keeps_bytes=options.corrupt_column is not None)
     opened = OpenFile(
-        storage, file, options, start=span.start, stop=span.stop, first=first, mapped=mapped
+        storage,
+        file,
+        options,
+        start=span.start,
+        stop=span.stop,
+        first=first,
+        mapped=mapped,
+        decompress_ahead=decompress_ahead,
     )
     with opened:
         source: Source = opened.source
@@ -368,6 +376,10 @@ class Runner:
         For `note` see `joined`; it is called in this thread.
         """
         begun: deque[tuple[ScanTask, list[Span], _Run | None]] = deque()
+        tasks = iter(tasks)
+        head = list(itertools.islice(tasks, threads))
+        has_idle_threads = len(head) < threads
+        tasks = itertools.chain(head, tasks)
         ahead = FirstRanges(self._first_range)
 
         def works() -> Iterator[Callable[[], Iterator[Any]]]:
@@ -379,7 +391,7 @@ class Runner:
                 task = self._settled(task)
                 storage = self._storages[task.file.location]
                 spans, mapped = file_spans(storage, task, self._options)
-                run = self._span(task, ahead, mapped)
+                run = self._span(task, ahead, mapped, decompress_ahead=has_idle_threads)
                 begun.append((task, spans, run))
                 for span in spans:
                     yield functools.partial(run, span)
@@ -409,6 +421,8 @@ class Runner:
         task: ScanTask,
         ahead: FirstRanges[ScanTask] | None = None,
         mapped: MappedFile | None = None,
+        *,
+        decompress_ahead: bool = False,
     ) -> _Run:
         def run(span: Span) -> Iterator[Any]:
             work = self._make_work(task.file)
@@ -425,6 +439,7 @@ class Runner:
                 span,
                 first=first,
                 mapped=mapped,
+                decompress_ahead=decompress_ahead,
             )
 
         return run
