@@ -154,28 +154,29 @@ def _streams(job: WriteJob, manifest: Manifest | None) -> dict[str, int]:
 def manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -> Manifest | None:
     """Return what manifests of other data sets say of a folder that has none itself.
 
-    A partition folder is a part of the data set above it; folders that were written one by one are
-    data sets below it. None unless they describe all its data files.
+    A partition folder is a part of the data set above it, even if it is new; folders that were
+    written one by one are data sets below it. None unless they describe all its data files.
 
     Raises
     ------
     SchemaMismatchError, LayoutError
         What a job writes cannot stand beside what one of them describes: see `check_appendable`.
     """
+    there = {*tree.files}
     files: dict[str, ManifestFile] = {}
     schemas: list[pa.Schema] = []
     for folder, part in _parts(job, storage, root, tree):
-        there = {file.path: file for file in part.files if file.path in tree.files}
-        if not there:
+        described = {file.path: file for file in part.files if file.path in there}
+        if not described and folder.startswith(f"{root}/"):
             continue
         try:
             check_appendable(job, tree, part)
         except (SchemaMismatchError, LayoutError) as error:
             error.path = error.path or storage.url(folder)
             raise
-        files = there | files
+        files = described | files
         schemas.append(part.schema)
-    if not files or {*filter(is_data_path, tree.files)} - files.keys():
+    if not files or {*filter(is_data_path, there)} - files.keys():
         return None
     return Manifest(
         file_format=job.file_format,
