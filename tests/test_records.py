@@ -15,6 +15,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.servers import Server
 from tfrecord_io.codec.reference import frame
+from tfrecord_io.source import OpenFile
 
 RECORDS = [b"", b"one", bytes(range(256)) * 100, b"four"] * 3
 
@@ -245,6 +246,26 @@ def test_random_access(tmp_path: Path, options: object) -> None:
         for other in (1.5, "a", None):
             with pytest.raises(TypeError, match="as an integer"):
                 reader[other]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("size", [10, 1000])
+def test_a_plain_file_is_opened_once_for_records_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """A small one is held, a large one is mapped."""
+    records = [bytes([number]) * size for number in range(256)]
+    with tfr.TFRecordWriter(tmp_path / "a") as writer:
+        for record in records:
+            writer.write(record)
+    with tfr.TFRecordReader(tmp_path / "a") as reader:
+        assert len(reader) == len(records)
+        opened = []
+        begin = OpenFile.__init__
+        monkeypatch.setattr(
+            OpenFile, "__init__", lambda self, *a, **k: (opened.append(a), begin(self, *a, **k))[0]
+        )
+        assert [reader[number] for number in reversed(range(256))] == records[::-1]
+    assert len(opened) == 1
 
 
 @pytest.mark.parametrize("options", [None, "GZIP"])

@@ -1,9 +1,10 @@
 """The bytes of one file in windows, plain or decompressed, mapped or read.
 
-A decoder asks for the window at its offset and takes what it can of it. Two sources give windows:
+A decoder asks for the window at its offset and takes what it can of it. Three sources give windows:
 
-- `_Mapped`: a plain local file that is not small, mapped as a whole, once for all threads that read
-  parts of it. Nothing is copied, and what was read leaves memory again. The file must not be cut
+- `_Held`: a small plain local file, read as a whole.
+- `_Mapped`: any other plain local file, mapped as a whole, once for all threads that read parts of
+  it. Nothing is copied, and what was read leaves memory again. The file must not be cut
   short in place meanwhile: the operating system then ends the process. Writers that replace files
   (ours, Hadoop's, most others) are safe.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
@@ -156,10 +157,11 @@ class OpenFile:
     def _open_local(
         self, storage: Storage, file: ScanFile, options: ScanOptions, start: int, stop: int | None
     ) -> None:
-        is_small = file.size <= _SMALL_BYTES
+        data = None
         handle: BinaryIO
-        if is_small:
-            handle = io.BytesIO(storage.read_range(file.path, 0, file.size, file.version))
+        if file.size <= _SMALL_BYTES:
+            data = storage.read_range(file.path, 0, file.size, file.version)
+            handle = io.BytesIO(data)
         else:
             handle = storage.open_read(file.path, file.version)
         self._opened = handle
@@ -170,9 +172,8 @@ class OpenFile:
                 self.compression = detect(head, file.path)
             if self.compression is not None:
                 self.source = self._decompressed(_Prefixed(head, handle))
-            elif is_small:
-                handle.seek(start)
-                self.source = _Streamed(handle.read, size=file.size, start=start)
+            elif data is not None:
+                self.source = _Held(data)
             elif options.memory_map:
                 self.mapped = MappedFile(handle.fileno(), file.size)
                 handle.close()
@@ -371,6 +372,20 @@ class _Mapped:
         if self._released < end:
             self._file.release(self._released, end)
             self._released = end
+
+
+class _Held:
+    """A small file, all of it."""
+
+    is_mapped = True
+
+    def __init__(self, data: bytes | memoryview) -> None:
+        self.size: int | None = len(data)
+        self._buffer = pa.py_buffer(data)
+
+    def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
+        del needed
+        return self._buffer, min(offset, self._buffer.size)
 
 
 class _Streamed:
