@@ -462,7 +462,11 @@ def test_a_closed_pipe_is_no_error(tmp_path):
 def test_signals_end_with_130(tmp_path, number):
     tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
     with subprocess.Popen(
-        [*PROGRAM, "cat", str(tmp_path / "long")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "cat", str(tmp_path / "long")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Who runs the tests may ignore it, as nohup does, and then so would the program.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     ) as process:
         process.stdout.readline()
         time.sleep(0.2)  # It now waits for the full pipe.
