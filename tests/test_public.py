@@ -22,10 +22,10 @@ PACKAGE = Path(tfr.__file__).parent
 LAYERS = (
     ("errors", "ownership", "redaction", "range_file", "ranges", "sending", "remote_sink"),
     ("options", "tf_errors", "compression", "partition_values", "storage_protocol"),
-    ("arrow_take", "filters"),
     ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
+    ("arrow_take",),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
-    ("storage", "plan", "manifest", "cast", "pandas_columns"),
+    ("storage", "plan", "manifest", "cast", "filters", "pandas_columns"),
     ("codec", "source", "staging", "file_staging", "formats"),
     ("frames", "replaced", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),

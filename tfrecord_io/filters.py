@@ -24,8 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take_rows
+from tfrecord_io.cast import without_views
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
+from tfrecord_io.schema import schema_without_views
 
 Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
@@ -256,7 +258,7 @@ def _binds(filter_expression: pc.Expression, schema: pa.Schema, columns: list[in
 
 def _problem(filter_expression: pc.Expression, schema: pa.Schema) -> str | None:
     # Of no rows at all Arrow does not look at everything.
-    schema = _comparable(schema)
+    schema = schema_without_views(schema)
     nulls = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     try:
         nulls.filter(filter_expression)
@@ -310,15 +312,23 @@ def _kept(columns: pa.Table | pa.RecordBatch, filter_expression: pc.Expression) 
     name = "row"
     while name in columns.schema.names:
         name += "_"
-    arrays = [
-        column if column.type == field.type else column.cast(field.type)
-        for column, field in zip(columns.columns, _comparable(columns.schema), strict=True)
-    ]
-    table = pa.table(
-        [*arrays, pa.array(np.arange(columns.num_rows))], [*columns.schema.names, name]
-    )
     with _comparing():
+        arrays = [
+            _without_views(column, field.type)
+            for column, field in zip(
+                columns.columns, schema_without_views(columns.schema), strict=True
+            )
+        ]
+        table = pa.table(
+            [*arrays, pa.array(np.arange(columns.num_rows))], [*columns.schema.names, name]
+        )
         return table.filter(filter_expression)[name].combine_chunks()
+
+
+def _without_views(array: pa.Array | pa.ChunkedArray, t: pa.DataType) -> pa.Array:
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        array = without_views(array)
+    return array if array.type == t else array.cast(t)
 
 
 @contextlib.contextmanager
@@ -330,25 +340,6 @@ def _comparing() -> Iterator[None]:
             f"filters do not fit the values of their columns: {error}; compare with values of the "
             "columns' own types"
         ) from error
-
-
-def _comparable(schema: pa.Schema) -> pa.Schema:
-    """Return the schema without views, with which Arrow compares nothing (pyarrow 26.0.1)."""
-    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
-
-
-def _without_views(t: pa.DataType) -> pa.DataType:
-    if pat.is_string_view(t):
-        return pa.string()
-    if pat.is_binary_view(t):
-        return pa.binary()
-    if pat.is_list(t):
-        return pa.list_(t.value_field.with_type(_without_views(t.value_type)))
-    if pat.is_large_list(t):
-        return pa.large_list(t.value_field.with_type(_without_views(t.value_type)))
-    if pat.is_fixed_size_list(t):
-        return pa.list_(t.value_field.with_type(_without_views(t.value_type)), t.list_size)
-    return t
 
 
 def possible_rows(

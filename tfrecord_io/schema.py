@@ -250,6 +250,27 @@ def _check_byte_array(schema: pa.Schema) -> None:
         )
 
 
+def schema_without_views(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with plain types for views, with which Arrow compares nothing (26.0.1)."""
+    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+
+
+def _without_views(t: pa.DataType) -> pa.DataType:
+    if pat.is_string_view(t):
+        return pa.string()
+    if pat.is_binary_view(t):
+        return pa.binary()
+    if pat.is_dictionary(t):
+        return pa.dictionary(t.index_type, _without_views(t.value_type), t.ordered)
+    if not is_any_list(t):
+        return t
+    item = t.value_field.with_type(_without_views(t.value_type))
+    if pat.is_fixed_size_list(t):
+        return pa.list_(item, t.list_size)
+    is_large = pat.is_large_list(t) or pat.is_large_list_view(t)
+    return pa.large_list(item) if is_large else pa.list_(item)
+
+
 def is_nulls_of(t: pa.DataType, other: pa.DataType) -> bool:
     """Return whether records of a column of nulls, or of lists of them, are those of another type.
 

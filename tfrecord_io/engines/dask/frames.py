@@ -20,7 +20,7 @@ import pyarrow.types as pat
 from tfrecord_io.errors import InferenceError, SchemaMismatchError
 from tfrecord_io.formats.exact import exact_cast
 from tfrecord_io.pandas_columns import to_arrow
-from tfrecord_io.schema import is_any_list, leaf_type, list_depth, normal_schema, with_leaf
+from tfrecord_io.schema import leaf_type, list_depth, normal_schema, with_leaf
 
 DtypeBackend: TypeAlias = Literal["pyarrow", "numpy_nullable"] | None
 
@@ -57,27 +57,6 @@ def types_mapper(backend: DtypeBackend, *, arrow_strings: bool) -> Callable[[pa.
         return _NULLABLE.get
     strings = pd.StringDtype("pyarrow") if arrow_strings else None
     return {pa.string(): strings, pa.large_string(): strings}.get
-
-
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with plain types for views, which neither pandas nor Dask can work on."""
-    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
-
-
-def _without_views(t: pa.DataType) -> pa.DataType:
-    if pat.is_string_view(t):
-        return pa.string()
-    if pat.is_binary_view(t):
-        return pa.binary()
-    if pat.is_dictionary(t):
-        return pa.dictionary(t.index_type, _without_views(t.value_type), t.ordered)
-    if not is_any_list(t):
-        return t
-    item = t.value_field.with_type(_without_views(t.value_type))
-    if pat.is_fixed_size_list(t):
-        return pa.list_(item, t.list_size)
-    is_large = pat.is_large_list(t) or pat.is_large_list_view(t)
-    return pa.large_list(item) if is_large else pa.list_(item)
 
 
 # --- to Arrow -------------------------------------------------------------------------------------

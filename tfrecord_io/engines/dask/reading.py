@@ -24,6 +24,7 @@ from tfrecord_io.index_files import described_by
 from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType, positive
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan, ScanTask
 from tfrecord_io.read import Paths, packed, plan_scan, projected
+from tfrecord_io.schema import schema_without_views
 from tfrecord_io.tasks import read_task
 
 if TYPE_CHECKING:
@@ -263,7 +264,6 @@ def read_tfrecord(
     from dask.dataframe.utils import clear_known_categories, pyarrow_strings_enabled
 
     from tfrecord_io.engines.dask.expression import make_collection
-    from tfrecord_io.engines.dask.frames import without_views
 
     if dtype_backend not in ("pyarrow", "numpy_nullable", None):
         raise OptionError(
@@ -280,7 +280,8 @@ def read_tfrecord(
     plan = plan_scan(
         urls,
         columns=[columns] if isinstance(columns, str) else columns,
-        schema=without_views(schema) if isinstance(schema, pa.Schema) else schema,
+        # Neither pandas nor Dask can work on views.
+        schema=schema_without_views(schema) if isinstance(schema, pa.Schema) else schema,
         filters=filters,
         record_type=record_type,
         compression=compression,
