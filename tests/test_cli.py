@@ -458,15 +458,20 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert process.wait(60) == 0
 
 
+#: Runs a program that does not ignore a signal, though who runs the tests may, as nohup does.
+HEEDING = """
+import os, signal, sys
+signal.signal(int(sys.argv[1]), signal.SIG_DFL)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_with_130(tmp_path, number):
     tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
+    words = [str(number.value), *PROGRAM, "cat", str(tmp_path / "long")]
     with subprocess.Popen(
-        [*PROGRAM, "cat", str(tmp_path / "long")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # Who runs the tests may ignore it, as nohup does, and then so would the program.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
+        [sys.executable, "-c", HEEDING, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         process.stdout.readline()
         time.sleep(0.2)  # It now waits for the full pipe.
