@@ -63,7 +63,7 @@ def plan_commit(
     CommitConflictError
         Another job has taken the names that uploads bear.
     SchemaMismatchError, LayoutError
-        See `check_appendable`; or something is in the way of a file or folder.
+        See `check_appended`; or something is in the way of a file or folder.
     PermissionError
         A folder that is to be changed may not be; whether the store tells is up to it.
     """
@@ -80,9 +80,7 @@ def plan_commit(
         manifest = read_manifest(storage, root)
         if _was_committed(job, manifest):
             return None
-        if manifest is None:
-            manifest = manifest_of_others(job, storage, root, tree)
-        check_appendable(job, tree, manifest)
+        manifest = check_appended(job, storage, root, tree, manifest)
     first_task = first_added_task(tree, manifest) if job.mode == "append" else 0
     if first_task != job.first_task_index and storage.stages_by == "upload":
         raise CommitConflictError(
@@ -151,7 +149,25 @@ def _streams(job: WriteJob, manifest: Manifest | None) -> dict[str, int]:
     return found
 
 
-def manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -> Manifest | None:
+def check_appended(
+    job: WriteJob, storage: Storage, root: str, tree: Tree, manifest: Manifest | None
+) -> Manifest | None:
+    """Return what describes a folder: its own manifest, or what those of others say of it.
+
+    Raises
+    ------
+    SchemaMismatchError
+        What a job writes cannot stand beside it: columns, types, record type or file format differ.
+    LayoutError
+        The partition columns differ.
+    """
+    if manifest is None:
+        manifest = _manifest_of_others(job, storage, root, tree)
+    _check_appendable(job, tree, manifest)
+    return manifest
+
+
+def _manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -> Manifest | None:
     """Return what manifests of other data sets say of a folder that has none itself.
 
     A partition folder is a part of the data set above it, even if it is new; folders that were
@@ -160,7 +176,7 @@ def manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -
     Raises
     ------
     SchemaMismatchError, LayoutError
-        What a job writes cannot stand beside what one of them describes: see `check_appendable`.
+        What a job writes cannot stand beside what one of them describes: see `_check_appendable`.
     """
     there = {*tree.files}
     files: dict[str, ManifestFile] = {}
@@ -170,7 +186,7 @@ def manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -
         if not described and folder.startswith(f"{root}/"):
             continue
         try:
-            check_appendable(job, tree, part)
+            _check_appendable(job, tree, part)
         except (SchemaMismatchError, LayoutError) as error:
             error.path = error.path or storage.url(folder)
             raise
@@ -225,7 +241,7 @@ def _parts(
         )
 
 
-def check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> None:
+def _check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> None:
     """Raise unless what a job writes can stand beside the data that are there.
 
     Raises

@@ -21,12 +21,7 @@ import pyarrow.types as pat
 from tfrecord_io.attempt import write_task as write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, commit_job, recover
-from tfrecord_io.commit_plan import (
-    check_appendable,
-    first_added_task,
-    is_data_path,
-    manifest_of_others,
-)
+from tfrecord_io.commit_plan import check_appended, first_added_task, is_data_path
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
     DatasetExistsError,
@@ -225,9 +220,7 @@ def _has_data(staging: Staging, job: WriteJob) -> bool:
     tree = staging.storage.tree(staging.root, skip=STAGING_NAME)
     if job.mode in ("append", "overwrite_partitions"):
         manifest = read_manifest(staging.storage, staging.root)
-        if manifest is None:
-            manifest = manifest_of_others(job, staging.storage, staging.root, tree)
-        check_appendable(job, tree, manifest)
+        manifest = check_appended(job, staging.storage, staging.root, tree, manifest)
         if manifest is None and (paths := [*filter(is_data_path, tree.files)]):
             # Loaded on demand: most writes need no other format.
             from tfrecord_io.foreign_files import check_fit
