@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import functools
+import http.server
 import os
 import random
 import re
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -625,3 +628,32 @@ def test_no_credentials_in_texts() -> None:
     with pytest.raises(OptionError) as caught:
         open_storage("nosuch://me:hunter2@host/x", {"secret": "hunter2"})
     assert "hunter2" not in str(caught.value)
+
+
+def test_files_of_a_web_server_are_read_at_their_size(tmp_path: Path) -> None:
+    # Its listings tell no sizes, which once were taken for empty files.
+    tfr.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t")
+    handler = functools.partial(_Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}/t"
+        for url in (base, f"{base}/*.tfrecord", f"{base}/part-00000-000.tfrecord"):
+            assert tfr.read_table(url)["x"].to_pylist() == [1, 2, 3]
+        server.shutdown()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("url", ["s3a://AKIA:hunter2@b/x", "s3://AKIA:hunt/er2@b/x"])
+def test_credentials_in_an_s3_url_are_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(OptionError, match="give them as storage_options") as caught:
+        open_storage(url)
+    assert "hunt" not in str(caught.value)
+
+
+def test_an_s3_url_without_a_bucket_is_refused() -> None:
+    with pytest.raises(OptionError, match="names no bucket"):
+        open_storage("s3:///b/x")

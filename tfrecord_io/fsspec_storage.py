@@ -82,14 +82,26 @@ class FsspecStorage:
         for name, details in found.items():
             below = name.removeprefix(path).strip("/")
             if keep is None or not below or all(map(keep, below.split("/"))):
-                infos.append(_fsspec_info(details))
+                infos.append(self._told(name, details))
         return sorted(infos, key=lambda info: info.path)
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
-        details = self._filesystem.info(path)
+        try:
+            details = self._filesystem.info(path)
+        except FileNotFoundError:
+            # Its own text may have the password in the URL.
+            raise FileNotFoundError(
+                errno.ENOENT, os.strerror(errno.ENOENT), self.url(path)
+            ) from None
         if details["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
+        if details.get("size") is None:
+            raise OSError(errno.EIO, "the server does not tell the file's size", self.url(path))
         return _fsspec_info(details)
+
+    def _told(self, path: str, details: Mapping[str, Any]) -> FileInfo:
+        """Return what a listing tells of a file; of a web server's it tells no sizes."""
+        return self.info(path) if details.get("size") is None else _fsspec_info(details)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         return bool(self._filesystem.isdir(path))
@@ -129,7 +141,7 @@ class FsspecStorage:
         self._filesystem.invalidate_cache()
         found = self._filesystem.glob(pattern, detail=True)
         return {
-            path: None if details["type"] == "directory" else _fsspec_info(details)
+            path: None if details["type"] == "directory" else self._told(path, details)
             for path, details in sorted(found.items())
         }
 
@@ -258,7 +270,7 @@ class _Stream:
 
 
 def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
-    size = int(details["size"] or 0)
+    size = int(details["size"])
     known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
     return FileInfo(
         path=str(details["name"]),

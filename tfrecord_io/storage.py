@@ -86,8 +86,9 @@ def open_storage(
             host, slash, below = text[match.end() :].partition("/")
             if host.lower() not in ("", "localhost") or not slash:
                 raise OptionError(
-                    f"{text} names a file of the host {host!r}, and only files of this machine are "
-                    "read and written: give a path, or a URL with three slashes, file:///folder"
+                    f"{redact(text)} names a file of the host {host.rpartition('@')[2]!r}, and "
+                    "only files of this machine are read and written: give a path, or a URL with "
+                    "three slashes, file:///folder"
                 )
             text = f"/{below}"
         # Not pathlib's, which takes ./~ for ~.
@@ -104,6 +105,8 @@ def open_storage(
             raise OptionError(
                 f"{redact(text)} has '::' in it, where fsspec would begin another URL; rename it"
             )
+    if protocol == "s3" and not is_chain:
+        _check_bucket(text)
     storage, path = _open_fsspec(text, protocol, dict(storage_options or {}))
     _, slash, name = text.partition("://")[2].rstrip("/").rpartition("/")
     if slash and not is_chain and name != path.rpartition("/")[2]:
@@ -112,6 +115,17 @@ def open_storage(
             "without '#', '?' and the like"
         )
     return storage, path
+
+
+def _check_bucket(url: str) -> None:
+    bucket = url.partition("://")[2].partition("/")[0]
+    if not bucket:
+        raise OptionError(f"{url} names no bucket; write s3://bucket/path")
+    if "@" in bucket or (":" in bucket and not bucket.startswith("arn:")):
+        # As Hadoop once took them. Nothing of it is shown: a secret may have a slash in it.
+        raise OptionError(
+            "an S3 URL has no credentials in it; give them as storage_options, key and secret"
+        )
 
 
 def threads_for(
