@@ -244,3 +244,17 @@ def test_a_first_write_shows_nothing_before_it_ends(tmp_path: Path) -> None:
     # A folder that somebody made is an empty data set.
     (tmp_path / "empty").mkdir()
     assert count_rows(tmp_path / "empty") == 0
+
+
+def test_a_folder_whose_first_write_has_just_begun_is_no_empty_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A writer makes the folder, and then the hidden one in it.
+    def writes_meanwhile(seconds: float) -> None:
+        (tmp_path / "t/.tfrecord-io").mkdir(exist_ok=True)
+
+    (tmp_path / "t").mkdir()
+    assert read_table(tmp_path / "t").num_rows == 0
+    monkeypatch.setattr(listing.time, "sleep", writes_meanwhile)
+    with pytest.raises(FileNotFoundError, match="there are no data yet"):
+        read_table(tmp_path / "t")

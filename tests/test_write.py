@@ -36,6 +36,7 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.plan import TaskCommit, WriteResult
+from tfrecord_io.storage import LocalStorage
 from tfrecord_io.write import plan_write, write_table, write_task
 
 ROWS = [
@@ -559,3 +560,15 @@ def test_ignore_writes_only_where_nothing_is(tmp_path: Path) -> None:
     before = tree(root)
     assert write_table(TABLE.slice(0, 3), root, mode="ignore") == WriteResult()
     assert tree(root) == before
+
+
+def test_a_target_that_another_job_makes_meanwhile_is_not_taken_for_a_file(tmp_path, monkeypatch):
+    write_table(pa.table({"x": [1]}), tmp_path / "t")
+    answers = iter([False])
+    is_folder = LocalStorage.is_folder
+    monkeypatch.setattr(
+        LocalStorage, "is_folder", lambda self, path: next(answers, is_folder(self, path))
+    )
+    write_table(pa.table({"x": [2]}), tmp_path / "t", mode="append")
+    assert next(answers, None) is None
+    assert read_table(tmp_path / "t")["x"].to_pylist() == [1, 2]

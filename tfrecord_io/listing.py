@@ -13,6 +13,7 @@ import errno
 import functools
 import os
 import re
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,9 @@ _MAGIC = re.compile(r"[*?[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _STORE = re.compile(r"[^/:]+://[^/]*")
 _LISTING_TRIES = 10
+
+#: How long an empty folder is given to turn out to be somebody's beginning or end.
+_MAKING_SECONDS = 0.02
 
 #: A folder and a name in it that mean the same together and apart, and are no pattern.
 _PLAIN_FOLDER = re.compile(r"(?:[^/:?#~*\[{]+://[^/:?#*\[{]+(?::[0-9]+)?|(?=/))(?:/[^/:?#*\[{]+)+")
@@ -323,6 +327,11 @@ def _stable_look(storage: Storage, root: str) -> _Look | FileInfo:
     asked = {root}
     while True:
         look = _stable(storage, asked, partial(_look, storage, root))
+        if isinstance(look, _Look) and not look.infos and look.manifest is None:
+            # A first write makes the folder just before the hidden one in it, and one that fails
+            # removes it just after.
+            time.sleep(_MAKING_SECONDS)
+            look = _stable(storage, asked, partial(_look, storage, root))
         if isinstance(look, FileInfo) or look.others <= asked:
             return look
         asked |= look.others

@@ -201,7 +201,7 @@ def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
         raise OptionError(
             f"writing to {storage.url(root)} is not possible; write to a local folder and copy it"
         )
-    if not storage.is_folder(root) and storage.exists(root):
+    if not storage.is_folder(root) and _is_other_than_folder(storage, root):
         raise DatasetExistsError(
             "the target is a file, and a data set is a folder; choose another path",
             path=storage.url(root),
@@ -213,6 +213,18 @@ def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
                 raise LayoutError(
                     f"overwriting would remove the {what} directory; choose another path", path=root
                 )
+
+
+def _is_other_than_folder(storage: Storage, root: str) -> bool:
+    """Ask in one call: between two, another job may make the folder."""
+    try:
+        storage.info(root)
+    except IsADirectoryError:
+        return False
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        # A link that leads nowhere is there; S3 may forbid to say.
+        return storage.exists(root) and not storage.is_folder(root)
+    return True
 
 
 def _has_data(staging: Staging, job: WriteJob) -> bool:
