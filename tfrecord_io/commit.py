@@ -87,6 +87,7 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
     _check_is_staged(staging, job.job_id)
 
     def plan() -> PlannedCommit | None:
+        _check_state(staging, job)
         return plan_commit(job, commits, staging.storage, staging.root)
 
     if not _commit(staging, job.job_id, lambda: _check_commits(staging, job, commits), plan):
@@ -371,6 +372,15 @@ def _wait_while_publishing(staging: Staging) -> str:
         return staging.storage.info(f"{staging.root}/{MANIFEST_NAME}").version
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return "-"
+
+
+def _check_state(staging: Staging, job: WriteJob) -> None:
+    if job.state not in (None, check_not_committing(staging.storage, staging.root)):
+        raise CommitConflictError(
+            "the data set has changed since this append was made; nothing was written: look at the "
+            "data set, and make the append anew if its rows are not there",
+            path=staging.storage.url(staging.root),
+        )
 
 
 def _check_is_staged(staging: Staging, job_id: str) -> None:

@@ -74,6 +74,9 @@ class WriteJob:
         See `tfrecord_io.layout.format_segments`.
     batch : StreamBatch or None
         What an append is a batch of. Only the commit looks at it.
+    state : str or None
+        The state that the data set must still be in when its turn comes, see
+        `tfrecord_io.commit.check_not_committing`. Only the commit looks at it.
     """
 
     url: str
@@ -93,6 +96,7 @@ class WriteJob:
     codec: CodecName
     empty_partition: EmptyPartition
     batch: StreamBatch | None = None
+    state: str | None = None
 
     @property
     def data_schema(self) -> pa.Schema:

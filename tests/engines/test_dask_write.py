@@ -6,6 +6,7 @@ import os
 import pickle
 import queue
 import signal
+import threading
 from pathlib import Path
 
 import dask
@@ -671,6 +672,37 @@ class TestModes:
             with pytest.raises(tfr.CommitConflictError, match="append"):
                 again()
         assert tfr.read_table(path)["i"].to_pylist() == [*range(ROWS)] * 2
+
+    def test_appends_that_were_made_of_one_state_add_their_rows_once(self, tmp_path):
+        # Both have begun before either commits.
+        tfr.write_table(pa.table({"x": [1]}), tmp_path / "t")
+        df = dd.from_pandas(pd.DataFrame({"x": [2]}), npartitions=1)
+        target = tfr.to_tfrecord(df, tmp_path / "t", append=True, compute=False)
+        together = threading.Barrier(2)
+
+        def compute(results):
+            class Wait(Callback):
+                def _pretask(self, key, dsk, state):
+                    if "commit" in str(key) and not together.broken:
+                        together.wait(30)
+
+            try:
+                with Wait():
+                    results.append(target.compute(scheduler="sync"))
+            except tfr.CommitConflictError as error:
+                results.append(error)
+
+        results = []
+        threads = [threading.Thread(target=compute, args=(results,)) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(type(one).__name__ for one in results) == [
+            "CommitConflictError",
+            "WriteResult",
+        ]
+        assert tfr.read_table(tmp_path / "t")["x"].to_pylist() == [1, 2]
 
     def test_delayed_paths_are_those_of_the_caller(self, tmp_path, monkeypatch):
         (tmp_path / "elsewhere").mkdir()

@@ -117,7 +117,7 @@ class Target:
                 "anew if its rows are not there",
                 path=self.path,
             )
-        return plan_write(self.schema, self.path, **self.options)
+        return replace(plan_write(self.schema, self.path, **self.options), state=self.state)
 
     def current_state(self) -> str:
         """Return the state that the data set is in."""
