@@ -383,3 +383,24 @@ class TestProgram:
         page = Page((tmp_path / "page.html").read_text())
         assert page.tags["section"] == 8
         assert "Rome" in page.text
+
+
+class TestLists:
+    @pytest.mark.parametrize("inner", [pa.float32(), pa.list_(pa.float32(), 2)])
+    def test_what_is_under_a_null_does_not_count(self, tmp_path, inner):
+        value = [5.0, 6.0] if pa.types.is_floating(inner) else [[5.0, 6.0], None]
+        column = pa.array([None, value] + [None] * 8, pa.list_(inner, 2)).slice(1)
+        record_type = "Example" if pa.types.is_floating(inner) else "SequenceExample"
+        tfr.write_table(pa.table({"x": column}), tmp_path / "t", record_type=record_type)
+        found = features(tmp_path / "t", record_type=record_type)["x"]
+        values = found.values
+        assert (found.missing, values.count, values.min, values.max) == (8, 2, 5.0, 6.0)
+        assert (values.mean, found.distinct) == (5.5, 2)
+
+    @pytest.mark.parametrize("make", [pa.list_view, pa.large_list_view, pa.large_list])
+    def test_all_forms_of_lists_are_alike(self, tmp_path, make):
+        tfr.write_table(pa.table({"x": [[1, 2], None, [3], [], [4] * 9]}), tmp_path / "t")
+        schema = pa.schema([("x", make(pa.int64()))])
+        asked, plain = features(tmp_path / "t", schema=schema)["x"], features(tmp_path / "t")["x"]
+        assert (asked.missing, asked.lengths, asked.values) == (1, plain.lengths, plain.values)
+        assert (plain.values.count, plain.values.max) == (12, 4)

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
+from tfrecord_io.cast import without_views
 from tfrecord_io.codec import get_codec
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice
@@ -194,6 +195,7 @@ class _Measure:
     def __init__(self, t: pa.DataType) -> None:
         self._is_extension = isinstance(t, pa.BaseExtensionType)
         now = t.storage_type if self._is_extension else t
+        self._has_gaps = _may_have_gaps(now)
         self._casts = []
         for target in _steps(t):
             if target != now:
@@ -206,9 +208,42 @@ class _Measure:
     def __call__(self, array: pa.Array) -> pa.Array:
         if self._is_extension:
             array = array.storage
+        if self._has_gaps:
+            array = _without_gaps(array)
         for target in self._casts:
             array = array.cast(target)
         return array if self._view is None else array.view(self._view)
+
+
+def _may_have_gaps(t: pa.DataType) -> bool:
+    """Return whether there are lists whose values may hold more than theirs, or in another order.
+
+    Those under a null of a fixed-size list, and any of list views.
+    """
+    if not is_any_list(t):
+        return False
+    is_plain = pat.is_list(t) or pat.is_large_list(t)
+    return not is_plain or _may_have_gaps(storage_type(t.value_type))
+
+
+def _without_gaps(array: pa.Array) -> pa.Array:
+    """Return lists as large lists whose values are theirs, one after the other.
+
+    Arrow's cast keeps what is under nulls, and makes invalid arrays of views (pyarrow 26.0.1).
+    """
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if not is_any_list(array.type):
+        return array
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        array = without_views(array)
+    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    ends = np.cumsum(np.where(array.is_valid().to_numpy(zero_copy_only=False), lengths, 0))
+    return pa.LargeListArray.from_arrays(
+        pa.array(np.concatenate(([0], ends)), pa.int64()),
+        _without_gaps(array.flatten()),
+        mask=array.is_null() if array.null_count else None,
+    )
 
 
 def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
