@@ -1466,3 +1466,26 @@ def test_decimals_in_json(tmp_path, t, is_list):
         assert caught.value.path == str(path)
         # pyarrow tells no row where it refuses by itself.
         assert bad != "1000" or (caught.value.feature, caught.value.row) == ("x", 1)
+
+
+@pytest.mark.parametrize("head", [b"\n" * 100, b""], ids=["blank lines", "at once"])
+@pytest.mark.parametrize("is_compressed", [False, True])
+def test_a_first_line_that_is_longer_than_a_block(tmp_path, monkeypatch, head, is_compressed):
+    # pyarrow calls a file empty whose first block has no whole line.
+    monkeypatch.setattr(text, "_BLOCK_BYTES", 64)
+    names = [f"column{n}" for n in range(100)]
+    data = head + ",".join(names).encode() + b"\n" + b",".join([b"1"] * 100) + b"\n"
+    path = tmp_path / ("t.csv.gz" if is_compressed else "t.csv")
+    path.write_bytes(gzip.compress(data) if is_compressed else data)
+    assert convert(path, tmp_path / "t", scheduler="synchronous").rows == 1
+    assert read_table(tmp_path / "t").to_pylist() == [dict.fromkeys(names, 1)]
+
+
+def test_a_first_line_that_is_too_long(tmp_path, monkeypatch):
+    monkeypatch.setattr(text, "_BLOCK_BYTES", 64)
+    monkeypatch.setattr(text, "_MOST_BLOCK_BYTES", 128)
+    (tmp_path / "t.csv").write_bytes(b"a" * 1000 + b"\n1\n")
+    with pytest.raises(CorruptDataError, match=r"first line is longer.*t\.csv"):
+        convert(tmp_path / "t.csv", tmp_path / "t", scheduler="synchronous")
+    (tmp_path / "t.csv").write_bytes(b"\n" * 100)
+    assert convert(tmp_path / "t.csv", tmp_path / "u", scheduler="synchronous").rows == 0

@@ -32,6 +32,9 @@ from tfrecord_io.schema import is_any_list
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 
+#: pyarrow has no longer blocks than this by half.
+_MOST_BLOCK_BYTES = 1024**3
+
 #: pyarrow counts lines from 1, the header among them.
 _ROW = re.compile(r"Row #([0-9]+)")
 
@@ -80,7 +83,7 @@ class CsvFormat:
         import pyarrow.csv as pcsv
 
         with _explained(file.url):
-            names = self._names(file)
+            names, block_bytes = self._names(file)
             if not names:
                 yield None
                 return
@@ -88,7 +91,7 @@ class CsvFormat:
             with file.open_decompressed() as stream:
                 yield pcsv.open_csv(
                     stream,
-                    read_options=pcsv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+                    read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
                     parse_options=pcsv.ParseOptions(
                         delimiter=self.delimiter,
                         newlines_in_values=True,
@@ -104,23 +107,34 @@ class CsvFormat:
                     ),
                 )
 
-    def _names(self, file: InputFile) -> list[str]:
+    def _names(self, file: InputFile) -> tuple[list[str], int]:
+        """Return the columns, none of an empty file, and the length of a block with them."""
         import pyarrow.csv as pcsv
 
-        with file.open_decompressed() as stream:
-            try:
-                reader = pcsv.open_csv(
-                    stream,
-                    read_options=pcsv.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-                    parse_options=pcsv.ParseOptions(
-                        delimiter=self.delimiter, newlines_in_values=True
-                    ),
+        block_bytes = _BLOCK_BYTES
+        while True:
+            with file.open_decompressed() as stream:
+                try:
+                    reader = pcsv.open_csv(
+                        stream,
+                        read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
+                        parse_options=pcsv.ParseOptions(
+                            delimiter=self.delimiter, newlines_in_values=True
+                        ),
+                    )
+                except pa.ArrowInvalid as error:
+                    if "Empty CSV" not in str(error):
+                        raise
+                    # pyarrow says so of a block without a whole line, too.
+                else:
+                    return list(reader.schema.names), block_bytes
+            if not _is_longer(file, block_bytes):
+                return [], block_bytes
+            if block_bytes >= _MOST_BLOCK_BYTES:
+                raise CorruptDataError(
+                    f"the first line is longer than {block_bytes // 1024**2} MiB", path=file.url
                 )
-            except pa.ArrowInvalid as error:
-                if "Empty CSV" in str(error):
-                    return []
-                raise
-            return list(reader.schema.names)
+            block_bytes *= 2
 
     def open_writer(
         self,
@@ -136,6 +150,13 @@ class CsvFormat:
             if is_any_list(t) or pat.is_binary(t) or pat.is_fixed_size_binary(t):
                 raise UnsupportedTypeError(f"text cannot hold {t}", feature=field.name)
         return _Writer(stream, schema, self.delimiter)
+
+
+def _is_longer(file: InputFile, size: int) -> bool:
+    with file.open_decompressed() as stream:
+        while size > 0 and (found := stream.read(min(size, _BLOCK_BYTES))):
+            size -= len(found)
+        return size <= 0 and bool(stream.read(1))
 
 
 class _Writer:
