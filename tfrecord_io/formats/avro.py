@@ -71,7 +71,8 @@ class AvroFormat:
             reader = _open(handle, file.url)
             types = _arrow_schema(reader.writer_schema, file.url)
             _keep_plain(reader.writer_schema)
-            wanted = pa.schema([field for field in types if field.name in schema.names])
+            asked = {*schema.names}
+            wanted = pa.schema([field for field in types if field.name in asked])
             for rows in _batches(reader, file.url):
                 with damage_named(file.url):
                     yield _record_batch(rows, wanted)

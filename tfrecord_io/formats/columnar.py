@@ -141,7 +141,8 @@ class OrcFormat:
             orc = po.ORCFile(handle)
             # Of two columns of one name it reads the last.
             refuse_twins(orc.schema.names, schema.names, file.url)
-            columns = [name for name in schema.names if name in orc.schema.names]
+            there = {*orc.schema.names}
+            columns = [name for name in schema.names if name in there]
             # Without a column it would tell no rows.
             columns = columns or orc.schema.names[:1]
             end = orc.nstripes if piece.end is None else piece.end
@@ -205,7 +206,8 @@ class ArrowFormat:
                 yield from pa.ipc.open_stream(handle)
                 return
             names = pa.ipc.open_file(handle).schema.names
-            wanted = [index for index, name in enumerate(names) if name in schema.names]
+            asked = {*schema.names}
+            wanted = [index for index, name in enumerate(names) if name in asked]
             options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
             handle.seek(0)
             ipc = pa.ipc.open_file(handle, options=options)

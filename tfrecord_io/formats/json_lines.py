@@ -81,7 +81,8 @@ class JsonLinesFormat:
         parsed = [pa.field(field.name, _parsed_type(field.type)) for field in schema]
         _refuse_unparsed(parsed, file.url)
         if found is not None:
-            parsed += [field for field in found if field.name not in schema.names]
+            given = {*schema.names}
+            parsed += [field for field in found if field.name not in given]
         floats = [field.name for field in schema if _is_float(field.type)]
         count = _Count()
         with file.open_decompressed() as opened, _explained(file.url, count):
