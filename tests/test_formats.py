@@ -1489,3 +1489,25 @@ def test_a_first_line_that_is_too_long(tmp_path, monkeypatch):
         convert(tmp_path / "t.csv", tmp_path / "t", scheduler="synchronous")
     (tmp_path / "t.csv").write_bytes(b"\n" * 100)
     assert convert(tmp_path / "t.csv", tmp_path / "u", scheduler="synchronous").rows == 0
+
+
+@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+@pytest.mark.parametrize(
+    "value",
+    [pa.binary(), pa.list_(pa.int32()), pa.list_(pa.date32()), pa.list_(pa.list_(pa.date32(), 1))],
+    ids=str,
+)
+def test_arrow_files_whose_offsets_lead_out_of_their_buffers(tmp_path, make, value):
+    # What stands in memory behind the buffer would be given as values.
+    four = b"AAAA" if pa.types.is_binary(value) else [None] * 4
+    table = pa.table({"b": pa.array([four, None, four], value)})
+    path = tmp_path / "t.arrow"
+    with make(path, table.schema) as writer:
+        writer.write_table(table)
+    data = path.read_bytes()
+    offsets, forged = struct.pack("<4i", 0, 4, 4, 8), struct.pack("<4i", 0, 65540, 4, 8)
+    assert data.count(offsets) == 1
+    path.write_bytes(data.replace(offsets, forged))
+    with pytest.raises(CorruptDataError, match=r"cannot be read: .*t\.arrow"):
+        convert(path, tmp_path / "t.parquet", scheduler="synchronous")
+    assert [one.name for one in tmp_path.iterdir()] == ["t.arrow"]

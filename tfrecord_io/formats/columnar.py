@@ -203,7 +203,7 @@ class ArrowFormat:
         del found
         with file.open() as handle, damage_named(file.url):
             if _is_stream(handle):
-                yield from pa.ipc.open_stream(handle)
+                yield from map(_checked, pa.ipc.open_stream(handle))
                 return
             names = pa.ipc.open_file(handle).schema.names
             asked = {*schema.names}
@@ -213,7 +213,7 @@ class ArrowFormat:
             ipc = pa.ipc.open_file(handle, options=options)
             end = ipc.num_record_batches if piece.end is None else piece.end
             for index in range(piece.start, end):
-                batch = ipc.get_batch(index)
+                batch = _checked(ipc.get_batch(index))
                 # No wanted field is taken for all fields.
                 yield batch if wanted else batch.select([])
 
@@ -233,6 +233,46 @@ class ArrowFormat:
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         writer = pa.ipc.new_file(stream, schema, options=options)
         return _Grouped(writer, writer.write_table)
+
+
+#: Lists without values, by the ids of the types of lists that have offsets.
+_HOLLOW = {
+    t.id: t
+    for make in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
+    for t in (make(pa.null()),)
+}
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch of a file, which has offsets as they are in memory, if all lead into it.
+
+    Raises
+    ------
+    pyarrow.ArrowInvalid
+        One does not: what stands in memory elsewhere would be taken for a value.
+    """
+    for column in batch.columns:
+        _check_offsets(column)
+    return batch
+
+
+def _check_offsets(array: pa.Array) -> None:
+    t = array.type
+    if not pa.types.is_temporal(leaf_type(t)):
+        array.validate(full=True)
+        return
+    # That would refuse dates that are no whole days, too; more is told where they are cast.
+    array.validate()
+    hollow = _HOLLOW.get(t.id)
+    if hollow is not None:
+        is_view = pa.types.is_list_view(t) or pa.types.is_large_list_view(t)
+        own = array.buffers()[: 3 if is_view else 2]
+        nothing = [pa.nulls(len(array.values))]
+        pa.Array.from_buffers(
+            hollow, len(array), own, array.null_count, array.offset, nothing
+        ).validate(full=True)
+    if is_any_list(t):
+        _check_offsets(array.values)
 
 
 class _Grouped:
