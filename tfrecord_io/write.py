@@ -163,7 +163,12 @@ def plan_write(
         recover(staging)
     if storage.is_folder(root) and _has_data(staging, job("", skip=True)):
         return job("", skip=True)
-    return job(staging.set_up_job(owner_pid), skip=False)
+    job_id = staging.set_up_job(owner_pid)
+    try:
+        return job(job_id, skip=False)
+    except BaseException:
+        staging.remove_job_quietly(job_id)
+        raise
 
 
 def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> tuple[str, ...]:

@@ -285,6 +285,25 @@ def _run(
     *,
     is_one_task: bool = False,
 ) -> WriteResult:
+    try:
+        written = _staged(job, plan, scheduler, threads, progress, is_one_task=is_one_task)
+    except BaseException:
+        abort_job(job)
+        raise
+    for text in (text for one in written for text in one.warnings):
+        warn(text, CorruptDataWarning)
+    return commit_job(job, [one.commit for one in written])
+
+
+def _staged(
+    job: WriteJob,
+    plan: SourcePlan,
+    scheduler: Any,
+    threads: int | None,
+    progress: Callable[[ConvertProgress], None] | None,
+    *,
+    is_one_task: bool,
+) -> list[Written]:
     pieces = plan.pieces
     tasks = [pieces] if is_one_task and pieces else [(piece,) for piece in pieces]
     total = sum(piece.bytes for piece in pieces)
@@ -304,14 +323,7 @@ def _run(
             )
 
     shared = Shared(job=job, source=plan.without_pieces())
-    try:
-        written = run_tasks(shared, tasks, scheduler=scheduler, threads=threads, done=done)
-    except BaseException:
-        abort_job(job)
-        raise
-    for text in (text for one in written for text in one.warnings):
-        warn(text, CorruptDataWarning)
-    return commit_job(job, [one.commit for one in written])
+    return run_tasks(shared, tasks, scheduler=scheduler, threads=threads, done=done)
 
 
 # --- formats --------------------------------------------------------------------------------------
