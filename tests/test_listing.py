@@ -258,3 +258,13 @@ def test_a_folder_whose_first_write_has_just_begun_is_no_empty_data_set(
     monkeypatch.setattr(listing.time, "sleep", writes_meanwhile)
     with pytest.raises(FileNotFoundError, match="there are no data yet"):
         read_table(tmp_path / "t")
+
+
+def test_a_commit_beside_one_that_publishes_above_it_goes_on(tmp_path: Path) -> None:
+    # Only an append that was made for a state asks for the state of what is above.
+    root = tmp_path / "t"
+    write_table(pa.table({"x": [1], "p": [1]}), root, partition_by="p")
+    me = owner_of(None)
+    hold_turn(root, me, job_id(me), decided=True)
+    write_table(pa.table({"x": [2]}), root / "p=1", mode="append")
+    assert (root / "p=1/_SUCCESS").exists()

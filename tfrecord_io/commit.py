@@ -87,7 +87,7 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
     _check_is_staged(staging, job.job_id)
 
     def plan() -> PlannedCommit | None:
-        _check_state(staging, job)
+        check_state(staging.storage, staging.root, job.state)
         return plan_commit(job, commits, staging.storage, staging.root)
 
     if not _commit(staging, job.job_id, lambda: _check_commits(staging, job, commits), plan):
@@ -349,6 +349,25 @@ def check_not_committing(storage: Storage, path: str) -> str:
         folder = parent
 
 
+def check_state(storage: Storage, path: str, state: str | None) -> None:
+    """Raise `CommitConflictError` unless a data set is in a state; None stands for any.
+
+    Parameters
+    ----------
+    storage, path
+        See `check_not_committing`.
+    state : str or None
+        What `check_not_committing` gave when an append was made.
+    """
+    if state is not None and state != check_not_committing(storage, path):
+        raise CommitConflictError(
+            "the data set has changed since this append was made, perhaps by having been computed "
+            "before; nothing was written: look at the data set, and make the append anew if its "
+            "rows are not there",
+            path=storage.url(path),
+        )
+
+
 def _wait_while_publishing(staging: Staging) -> str:
     deadline = time.monotonic() + _READER_SECONDS
     while True:
@@ -372,15 +391,6 @@ def _wait_while_publishing(staging: Staging) -> str:
         return staging.storage.info(f"{staging.root}/{MANIFEST_NAME}").version
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return "-"
-
-
-def _check_state(staging: Staging, job: WriteJob) -> None:
-    if job.state not in (None, check_not_committing(staging.storage, staging.root)):
-        raise CommitConflictError(
-            "the data set has changed since this append was made; nothing was written: look at the "
-            "data set, and make the append anew if its rows are not there",
-            path=staging.storage.url(staging.root),
-        )
 
 
 def _check_is_staged(staging: Staging, job_id: str) -> None:

@@ -76,7 +76,7 @@ class WriteJob:
         What an append is a batch of. Only the commit looks at it.
     state : str or None
         The state that the data set must still be in when its turn comes, see
-        `tfrecord_io.commit.check_not_committing`. Only the commit looks at it.
+        `tfrecord_io.commit.check_state`. Only the commit looks at it.
     """
 
     url: str

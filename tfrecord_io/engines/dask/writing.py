@@ -34,11 +34,10 @@ from dask.base import compute_as_if_collection
 from dask.delayed import Delayed
 
 from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import abort_job, check_not_committing, commit_job
+from tfrecord_io.commit import abort_job, check_not_committing, check_state, commit_job
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import (
-    CommitConflictError,
     CommitError,
     OptionError,
     SchemaMismatchError,
@@ -49,7 +48,7 @@ from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import BYTE_ARRAY_COLUMN, CodecName, Float64Mode, RecordType, SaveMode
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.schema import leaf_type, list_depth
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.write import plan_write
 
 if TYPE_CHECKING:
@@ -110,18 +109,15 @@ class Target:
         CommitConflictError
             The data set is in another state.
         """
-        if self.state is not None and self.state != self.current_state():
-            raise CommitConflictError(
-                "the data set has changed since this append was made, perhaps by having been "
-                "computed before; nothing was written: look at the data set, and make the append "
-                "anew if its rows are not there",
-                path=self.path,
-            )
+        check_state(*self._opened(), self.state)
         return replace(plan_write(self.schema, self.path, **self.options), state=self.state)
 
     def current_state(self) -> str:
         """Return the state that the data set is in."""
-        return check_not_committing(*open_storage(self.path, self.options["storage_options"]))
+        return check_not_committing(*self._opened())
+
+    def _opened(self) -> tuple[Storage, str]:
+        return open_storage(self.path, self.options["storage_options"])
 
 
 def write_partition(task_index: int, given: frozenset[str], job: WriteJob, part: Any) -> Staged:
