@@ -237,9 +237,10 @@ class ArrowFormat:
 
 #: Lists without values, by the ids of the types of lists that have offsets.
 _HOLLOW = {
-    t.id: t
-    for make in (pa.list_, pa.large_list, pa.list_view, pa.large_list_view)
-    for t in (make(pa.null()),)
+    pa.list_(pa.null()).id: pa.list_(pa.null()),
+    pa.large_list(pa.null()).id: pa.large_list(pa.null()),
+    pa.list_view(pa.null()).id: pa.list_view(pa.null()),
+    pa.large_list_view(pa.null()).id: pa.large_list_view(pa.null()),
 }
 
 

@@ -32,7 +32,7 @@ from tfrecord_io.schema import is_any_list
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 
-#: pyarrow has no longer blocks than this by half.
+#: Blocks are no longer than this: pyarrow takes less than twice as much.
 _MOST_BLOCK_BYTES = 1024**3
 
 #: pyarrow counts lines from 1, the header among them.

@@ -237,8 +237,7 @@ def _without_gaps(array: pa.Array) -> pa.Array:
         return array
     if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
         array = without_views(array)
-    lengths = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
-    ends = np.cumsum(np.where(array.is_valid().to_numpy(zero_copy_only=False), lengths, 0))
+    ends = np.cumsum(array.value_lengths().fill_null(0).to_numpy())
     return pa.LargeListArray.from_arrays(
         pa.array(np.concatenate(([0], ends)), pa.int64()),
         _without_gaps(array.flatten()),
