@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import re
 import struct
 from decimal import Decimal
 from pathlib import Path
@@ -835,20 +836,77 @@ class TestJsonLines:
         assert caught.value.row == 1
 
     @pytest.mark.parametrize(
-        ("text", "kind"),
-        [('[{"a": 1}]\n', "array"), ('[\n{"a": 1},\n{"a": 2}\n]\n', "array"), ("5\n", "number")],
+        ("text", "row", "shown"),
+        [
+            ('[{"a": 1}]\n', 0, '[{"a": 1}]'),
+            ('[\n{"a": 1},\n{"a": 2}\n]\n', 0, "["),
+            ("5\n", 0, "5"),
+            ("null", 0, "null"),
+            ('{"a": 1}\r\n\r\nnull\r\n', 1, "null"),
+            ('{"a": 1}\n{"a": 1} null {"a": 1}\n', 1, '{"a": 1} null'),
+            ('{"a":\n9007199254740993}\n', 0, '{"a":'),
+            ('{"a": 0.5}\n{"a":\n{}}\n', 1, '{"a":'),
+        ],
     )
-    def test_what_is_not_an_object_a_line(self, tmp_path: Path, text: str, kind: str) -> None:
+    def test_what_is_not_an_object_a_line(
+        self, tmp_path: Path, text: str, row: int, shown: str
+    ) -> None:
         (tmp_path / "x.json").write_text(text)
-        for schema in (None, pa.schema([("a", pa.int64())])):
-            with pytest.raises(CorruptDataError, match=f"line is one object.*{kind}") as caught:
+        for schema in (None, pa.schema([("b", pa.int64())])):
+            with pytest.raises(
+                CorruptDataError, match=f"line is not one object.*{re.escape(shown)}"
+            ) as caught:
                 convert(tmp_path / "x.json", tmp_path / "ds", schema=schema)
-            assert (caught.value.path, caught.value.row) == (str(tmp_path / "x.json"), 0)
+            assert (caught.value.path, caught.value.row) == (str(tmp_path / "x.json"), row)
 
-    def test_damaged_lines(self, tmp_path: Path) -> None:
-        (tmp_path / "x.jsonl").write_text('{"a": 1}\n{"a":\n')
-        with pytest.raises(CorruptDataError, match="cannot be read"):
+    @pytest.mark.parametrize("opening", ["[", '{"a":'])
+    @pytest.mark.parametrize("hidden", ["", "]}"])
+    def test_what_nests_deep(self, tmp_path: Path, opening: str, hidden: str) -> None:
+        """It would end the process."""
+        closing = "]" if opening == "[" else "}"
+        deep = f'["{hidden}",' * 20_000 + opening * 20_000 + "1" + closing * 20_000 + "]" * 20_000
+        (tmp_path / "x.jsonl").write_text(f'{{"a": 1, "t": "{"[" * 200}"}}\n{{"b": {deep}}}\n')
+        with pytest.raises(CorruptDataError, match="inside more than 100 others") as caught:
+            convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema({"a": pa.int64()}))
+        assert caught.value.row == 1
+
+    def test_what_looks_like_no_object_in_a_text(self, tmp_path: Path) -> None:
+        rows = [{"a": "} null"}, {"a": '\\"} null \\'}, {"a": "[" * 500}, {"a": '"}\n\r{'}]
+        lines = [*map(json.dumps, rows), '\t{"a": "x"} {"a": "y"}\r', ""]
+        (tmp_path / "x.jsonl").write_text("\ufeff" + "\n".join(lines), encoding="utf-8")
+        convert(tmp_path / "x.jsonl", tmp_path / "ds")
+        all_equal(tmp_path / "ds", examples(*rows, {"a": "x"}, {"a": "y"}))
+
+    def test_a_line_that_is_too_long(self, tmp_path: Path) -> None:
+        with (tmp_path / "x.jsonl").open("w") as file:
+            file.write('{"a": 1}\n{"a": 1, "t": "' + "x" * 2**25 + '"}\n')
+        with pytest.raises(CorruptDataError, match="longer than 16 MiB") as caught:
             convert(tmp_path / "x.jsonl", tmp_path / "ds")
+        assert caught.value.row == 1
+
+    def test_a_line_that_ends_early(self, tmp_path: Path) -> None:
+        """Whether it ends in what looks like an object, and what it has in it, does not matter."""
+        for end in ('{"a":', '{"b": {"b": 1}', '{"t": "' + '\\"' * 500_000, '{"t": "\\'):
+            (tmp_path / "x.jsonl").write_text('{"a": 1}\n' + end)
+            with pytest.raises(CorruptDataError, match=r"not one object|cannot be read"):
+                convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema({"a": pa.int64()}))
+
+    @pytest.mark.parametrize("key", ["pr\\u00e9", "pré", "\\u0070\\u0072é"])
+    def test_keys_of_any_spelling(self, tmp_path: Path, key: str) -> None:
+        path, t, inf, nan = tmp_path / "x.jsonl", pa.float64(), float("inf"), float("nan")
+        for bad in ("9007199254740993", "1e-400"):
+            lines = f'{{"pré": 0.5}}\n{{"o": {{"pré": 9007199254740993}}, "{key}": {bad}}}\n'
+            path.write_text(lines, encoding="utf-8")
+            with pytest.raises(SchemaMismatchError, match=f"'pré' holds {bad}"):
+                convert(path, tmp_path / "ds", schema=pa.schema({"pré": t}))
+        # What other columns and objects hold does not matter, words and large numbers do not.
+        lines = (
+            '{"o": {"pré": 9007199254740993}, "pré": [18446744073709551616, Inf, -NaN, "NaN"]}\n'
+        )
+        path.write_text(lines.replace("pré", key), encoding="utf-8")
+        convert(path, tmp_path / "ds", schema=pa.schema({"pré": pa.list_(t)}))
+        (values,) = read_table(tmp_path / "ds")["pré"].to_pylist()
+        assert str(values) == str([2.0**64, inf, nan, nan])
 
     def test_empty_files(self, tmp_path: Path) -> None:
         (tmp_path / "x.jsonl").write_text("")

@@ -22,7 +22,7 @@ import functools
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -34,10 +34,11 @@ from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
 from tfrecord_io.formats.exact import INTEGERS_END, leaves
+from tfrecord_io.formats.json_text import MOST_LINE_BYTES, JsonText, refuse_rounded
 from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
-#: pyarrow reads so much at a time; a line must not be longer.
-_BLOCK_BYTES = 16 * 1024 * 1024
+#: pyarrow reads so much at a time, in which a line has room.
+_BLOCK_BYTES = MOST_LINE_BYTES
 
 #: pyarrow counts rows from the start of a block.
 _ROW = re.compile(r" in row ([0-9]+)")
@@ -67,7 +68,7 @@ class JsonLinesFormat:
         found = schema
         if found is None:
             with file.open_decompressed() as stream, _explained(file.url, _Count()):
-                reader = _open(stream, None, "infer")
+                reader = _open(JsonText(stream, file.url), None, "infer")
                 found = pa.schema([]) if reader is None else reader.schema
             if any(pat.is_timestamp(leaf_type(field.type)) for field in found):
                 found = _with_zones(file, found)
@@ -85,16 +86,15 @@ class JsonLinesFormat:
             parsed += [field for field in found if field.name not in given]
         floats = [field.name for field in schema if _is_float(field.type)]
         count = _Count()
-        with file.open_decompressed() as opened, _explained(file.url, count):
-            lines = _FloatLines(opened, floats, is_bared=found is None)
-            stream = io.BufferedReader(lines) if floats else opened
+        with file.open_decompressed() as stream, _explained(file.url, count):
+            text = JsonText(stream, file.url, floats if found is None else ())
             unexpected = "ignore" if found is None else "error"
-            reader = _open(stream, pa.schema(parsed), unexpected)
+            reader = _open(text, pa.schema(parsed), unexpected)
             is_checked = False
             for batch in reader or ():
-                tells = functools.partial(_may_be_rounded, zeros=lines.has_tiny)
+                tells = functools.partial(_may_be_rounded, zeros=text.has_tiny)
                 if not is_checked and any(tells(batch[name]) for name in floats):
-                    _refuse_rounded(file, floats)
+                    refuse_rounded(file, floats)
                     is_checked = True
                 yield _decoded(batch, schema, file.url, count.rows)
                 count.rows += batch.num_rows
@@ -117,13 +117,13 @@ class _Count:
     rows = 0
 
 
-def _open(stream: BinaryIO, schema: pa.Schema | None, unexpected: str) -> Any:
+def _open(text: io.RawIOBase, schema: pa.Schema | None, unexpected: str) -> Any:
     """Open a file; None for one without rows."""
     import pyarrow.json as pj
 
     try:
         return pj.open_json(
-            stream,
+            io.BufferedReader(text),
             read_options=pj.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=pj.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior=unexpected
@@ -145,15 +145,6 @@ def _explained(url: str, count: _Count) -> Iterator[None]:
         match = _ROW.search(text)
         row = count.rows + int(match[1]) if match else None
         text = _ROW.sub("", text)
-        if "Column() changed from object" in text:
-            kind = text.rpartition(" ")[2]
-            raise CorruptDataError(
-                "the file is not JSON lines, in which each line is one object with a key for each "
-                f'column, such as {{"a": 1}}: here is a value of type {kind}; write one object a '
-                "line, without brackets around them or commas between them",
-                path=url,
-                row=row,
-            ) from error
         if row is None and count.rows:
             text += f" (behind row {count.rows - 1})"
         if any(sign in text for sign in _MISFIT):
@@ -169,98 +160,13 @@ def _explained(url: str, count: _Count) -> Iterator[None]:
 
 # --- reading --------------------------------------------------------------------------------------
 
-#: In quotes, and no key.
-_WORD = re.compile(rb'"(NaN|-?Infinity)"(?!\s*:)')
-
 
 def _is_float(t: pa.DataType) -> bool:
     return bool(pat.is_floating(leaf_type(t)))
 
 
-class _FloatLines(io.RawIOBase):
-    """A stream of lines with columns of floats.
-
-    Attributes
-    ----------
-    has_tiny : bool
-        Whether there was anything so far that may be a number which becomes zero.
-    """
-
-    def __init__(self, stream: BinaryIO, names: list[str], *, is_bared: bool) -> None:
-        """Begin; `is_bared` takes the quotes off ``"NaN"`` and infinities."""
-        self._lines = _some_lines(stream)
-        self._values = _values_of(names)
-        self._is_bared = is_bared
-        self._ready = memoryview(b"")
-        self.has_tiny = False
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._ready:
-            lines = next(self._lines, None)
-            if lines is None:
-                break
-            self.has_tiny = self.has_tiny or _may_hold_tiny(lines)
-            if self._is_bared and _WORD.search(lines):
-                lines = b"".join(map(self._bare, lines.splitlines(keepends=True)))
-            self._ready = memoryview(lines)
-        given = self._ready[: len(buffer)]
-        self._ready = self._ready[len(given) :]
-        buffer[: len(given)] = given
-        return len(given)
-
-    def _bare(self, line: bytes) -> bytes:
-        if not _WORD.search(line):
-            return line
-        return self._values.sub(lambda found: _WORD.sub(rb"\1", found[0]), line)
-
-
-def _some_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Give a stream's bytes, some lines at a time; only a line that is too long is cut."""
-    held = b""
-    while data := stream.read(1024 * 1024):
-        lines, newline, held = (held + data).rpartition(b"\n")
-        if len(held) > _BLOCK_BYTES:
-            newline, held = newline + held, b""
-        if newline:
-            yield lines + newline
-    if held:
-        yield held
-
-
-def _values_of(names: Iterable[str]) -> re.Pattern[bytes]:
-    """Return what finds the values of columns of floats, each with its key before it.
-
-    What looks like a key and its values is that: a quote within a text has a backslash before it.
-    """
-    keys = b"|".join(re.escape(_key(name).encode()) for name in names)
-    values = rb"(?:" + _WORD.pattern + rb"|[][\w\s,.+-])*"
-    return re.compile(rb"(?<![^{,\s])(" + keys + rb")\s*:(" + values + rb")")
-
-
 def _key(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
-
-
-#: No float has more digits before its point.
-_MOST_DIGITS = 310
-
-#: A number without a point or an exponent, of so many digits that no float may be it.
-_LONG_WHOLE = re.compile(rb"(?<![\w.+-])-?\d{16,}(?![\w.])")
-
-
-#: A number; and what there is in one that no float tells from zero, whose exponent has three digits
-#: or whose first other digit has hundreds of zeros before it.
-_ANY_NUMBER = re.compile(rb"(?<![\w.+-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_NONZERO = re.compile(rb"[^eE]*[1-9]")
-_TINY_EXPONENT = re.compile(rb"-(?<=[eE]-)0*\d{3}")
-_MANY_ZEROS = b"0" * 200
-
-
-def _may_hold_tiny(lines: bytes) -> bool:
-    return bool(_MANY_ZEROS in lines or _TINY_EXPONENT.search(lines))
 
 
 def _may_be_rounded(array: pa.Array, zeros: bool) -> bool:
@@ -272,36 +178,6 @@ def _may_be_rounded(array: pa.Array, zeros: bool) -> bool:
     if zeros:
         found = pc.or_(found, pc.equal(values, 0.0))
     return bool(pc.any(found, min_count=0).as_py())
-
-
-def _refuse_rounded(file: InputFile, names: Sequence[str]) -> None:
-    """Raise `SchemaMismatchError` for a number in columns of floats that pyarrow changes too much.
-
-    That is a whole number that no float is, and one that is not zero and becomes zero. pyarrow's
-    parser makes it the nearest float, and does not give its digits.
-    """
-    values = _values_of(names)
-    with file.open_decompressed() as stream:
-        for lines in _some_lines(stream):
-            has_tiny = _may_hold_tiny(lines)
-            if not has_tiny and not _LONG_WHOLE.search(lines):
-                continue
-            for found in values.finditer(lines):
-                for whole in _LONG_WHOLE.findall(found[2]):
-                    if len(whole) > _MOST_DIGITS or int(whole) != float(whole):
-                        what = "is no double; give a schema in which it is a decimal"
-                        raise _rounded(file, found[1], whole, what)
-                for number in _ANY_NUMBER.findall(found[2]) if has_tiny else ():
-                    if not float(number) and _NONZERO.match(number):
-                        what = "no double tells from zero; write 0 if that is what it stands for"
-                        raise _rounded(file, found[1], number, what)
-
-
-def _rounded(file: InputFile, key: bytes, number: bytes, what: str) -> SchemaMismatchError:
-    name = json.loads(key)
-    return SchemaMismatchError(
-        f"column {name!r} holds {number.decode()}, which {what}", path=file.url, feature=name
-    )
 
 
 def _is_bytes(t: pa.DataType) -> bool:
@@ -339,7 +215,7 @@ def _with_zones(file: InputFile, found: pa.Schema) -> pa.Schema:
     """
     schema = pa.schema([pa.field(field.name, _parsed_type(field.type)) for field in found])
     with file.open_decompressed() as stream, _explained(file.url, _Count()):
-        first = next(iter(_open(stream, schema, "ignore")))
+        first = next(iter(_open(JsonText(stream, file.url), schema, "ignore")))
     fields = []
     for field in found:
         t = leaf_type(field.type)
@@ -369,7 +245,7 @@ def _refuse_unparsed(fields: list[pa.Field], url: str) -> None:
 def _is_parsed(t: pa.DataType) -> bool:
     """Return whether pyarrow parses values of a type; only trying tells."""
     try:
-        _open(io.BytesIO(b"{}"), pa.schema([("x", t)]), "ignore")
+        _open(JsonText(io.BytesIO(b"{}"), ""), pa.schema([("x", t)]), "ignore")
     except pa.ArrowNotImplementedError:
         return False
     return True

@@ -1,0 +1,274 @@
+"""The text of JSON lines, looked at before pyarrow parses it, and again where it tells too little.
+
+pyarrow's parser (26.0.1) ends the process at a ``null`` in the place of an object and at values
+inside thousands of others, and takes an object that spans lines if it does not span blocks. So each
+line must be objects that nest no deeper than `_MOST_DEPTH`.
+
+Of a number it gives the nearest double. Which of them were other numbers is found by reading the
+lines in which there may be such with the standard library's parser, which gives their digits.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterator
+from typing import Any, BinaryIO
+
+from tfrecord_io.errors import CorruptDataError, SchemaMismatchError
+from tfrecord_io.formats.base import InputFile
+
+#: A line must not be longer.
+MOST_LINE_BYTES = 16 * 1024 * 1024
+
+#: Values inside each other in a line.
+_MOST_DEPTH = 100
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+#: No more of a line is shown in an error.
+_SHOWN_BYTES = 60
+
+#: One that has no end takes the rest, so that searching takes linear time.
+_STRING = rb'"[^"\\]*(?:\\(?s:.)[^"\\]*)*(?:"|\\?\Z)'
+_STRINGS = re.compile(_STRING)
+
+#: The end of a line that is not one of an object, or that no other object follows.
+_ODD_END = re.compile(rb"\n(?:(?<!\}\n)|(?!\{|\Z))")
+
+_NULL_BEHIND_OBJECT = re.compile(rb"\}\s*null")
+
+#: Leaves the openings of values and the ends of lines.
+_OPENINGS = bytes.maketrans(b"{", b"[")
+_NO_OPENINGS = bytes({*range(256)} - {*b"[{\n"})
+_NO_BRACKETS = bytes({*range(256)} - {*b"[]{}"})
+
+
+class JsonText(io.RawIOBase):
+    """The lines of a file as a stream of bytes.
+
+    Parameters
+    ----------
+    stream : file-like object
+        The file's bytes, decompressed.
+    url : str
+        For errors.
+    bared : collection of str, optional
+        The columns in which ``"NaN"``, ``"Infinity"`` and ``"-Infinity"`` lose their quotes.
+
+    Attributes
+    ----------
+    has_tiny : bool
+        Whether there was anything so far that may be a number which becomes zero.
+
+    Raises
+    ------
+    CorruptDataError
+        When read: a line is not objects, or too long, or its values nest too deep.
+    """
+
+    def __init__(self, stream: BinaryIO, url: str, bared: Collection[str] = ()) -> None:
+        self._lines = _some_lines(stream, url)
+        self._bared = {*bared}
+        self._ready = memoryview(b"")
+        self.has_tiny = False
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`."""
+        while not self._ready:
+            lines = next(self._lines, None)
+            if lines is None:
+                break
+            self.has_tiny = self.has_tiny or _may_hold_tiny(lines)
+            if self._bared and _WORD.search(lines):
+                lines = _STRING_AND_VALUES.sub(self._bare, lines)
+            self._ready = memoryview(lines)
+        given = self._ready[: len(buffer)]
+        self._ready = self._ready[len(given) :]
+        buffer[: len(given)] = given
+        return len(given)
+
+    def _bare(self, found: re.Match[bytes]) -> bytes:
+        string, values = found[1], found[2]
+        if values and _WORD.search(values) and _text_of(string) in self._bared:
+            return string + _WORD.sub(rb"\1", values)
+        return found[0]
+
+
+#: In quotes, and no key.
+_WORD = re.compile(rb'"(NaN|-?Infinity)"(?!\s*:)')
+
+#: A string, and if it is a key, what is behind it up to another string than such a word.
+_STRING_AND_VALUES = re.compile(
+    rb"(" + _STRING + rb")(\s*:(?:" + _WORD.pattern + rb"|[][\w\s,.+-])*)?"
+)
+
+
+def _text_of(string: bytes) -> Any:
+    """Return a JSON string's text; what cannot be read is None, and pyarrow tells."""
+    try:
+        return json.loads(string)
+    except ValueError:
+        return None
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _some_lines(stream: BinaryIO, url: str) -> Iterator[bytes]:
+    """Give a stream's bytes, some lines at a time; each is objects."""
+    rows = 0
+    held = stream.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+    while data := stream.read(1024 * 1024):
+        lines, newline, held = (held + data).rpartition(b"\n")
+        if len(held) > MOST_LINE_BYTES:
+            raise CorruptDataError(
+                f"a line is longer than {MOST_LINE_BYTES // 1024**2} MiB; each line is to be one "
+                "object, and there may be none so large",
+                path=url,
+                row=rows + lines.count(b"\n") + bool(newline),
+            )
+        if newline:
+            lines += newline
+            rows += _checked_rows(lines, url, rows)
+            yield lines
+    if held:
+        _checked_rows(held, url, rows)
+        yield held
+
+
+def _checked_rows(lines: bytes, url: str, first_row: int) -> int:
+    """Return how many lines have something in them; see `JsonText` for errors."""
+    openings = lines.translate(_OPENINGS, _NO_OPENINGS)
+    if _are_objects(lines, openings):
+        return openings.count(b"\n")
+    row = first_row
+    for line in filter(None, map(bytes.strip, lines.split(b"\n"))):
+        if not _are_objects(line, line.translate(_OPENINGS, _NO_OPENINGS)):
+            _check_line(line, url, row)
+        row += 1
+    return row - first_row
+
+
+def _are_objects(lines: bytes, openings: bytes) -> bool:
+    """Return whether each line is objects; if not, they may be still."""
+    return (
+        lines.startswith(b"{")
+        and lines.endswith((b"}\n", b"}"))
+        and b"[" * _MOST_DEPTH not in openings
+        and not _ODD_END.search(lines)
+        and not _NULL_BEHIND_OBJECT.search(lines)
+    )
+
+
+def _check_line(line: bytes, url: str, row: int) -> None:
+    bones = _STRINGS.sub(b'""', line)
+    if not bones.startswith(b"{") or not bones.endswith(b"}") or _NULL_BEHIND_OBJECT.search(bones):
+        shown = line[:_SHOWN_BYTES].decode(errors="backslashreplace")
+        raise CorruptDataError(
+            f'a line is not one object, such as {{"a": 1}}, but {shown!r}; write each row as an '
+            "object on a line of its own, without brackets around them or commas between them",
+            path=url,
+            row=row,
+        )
+    steps = (1 if bracket in b"[{" else -1 for bracket in bones.translate(None, _NO_BRACKETS))
+    if max(itertools.accumulate(steps)) > _MOST_DEPTH:
+        raise CorruptDataError(
+            f"a line has values inside more than {_MOST_DEPTH} others; write them flat",
+            path=url,
+            row=row,
+        )
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+#: No float has more digits before its point.
+_MOST_DIGITS = 310
+
+#: A number without a point or an exponent, of so many digits that no float may be it.
+_LONG_WHOLE = re.compile(rb"(?<![\w.+-])-?\d{16,}(?![\w.])")
+
+#: What there is in a number that no float tells from zero, whose exponent has three digits or whose
+#: first other digit has hundreds of zeros before it; and in any that is not zero.
+_TINY_EXPONENT = re.compile(rb"-(?<=[eE]-)0*\d{3}")
+_MANY_ZEROS = b"0" * 200
+_NONZERO = re.compile("[^eE]*[1-9]")
+
+#: Of the words pyarrow takes more spellings than the standard library.
+_STRING_OR_WORD = re.compile(rb"(" + _STRING + rb")|-?(?:NaN|Inf(?:inity)?)")
+
+
+class _Digits(str):
+    """A number as it is written."""
+
+    __slots__ = ()
+
+
+_DECODER = json.JSONDecoder(parse_int=_Digits, parse_float=_Digits, strict=False)
+
+
+def refuse_rounded(file: InputFile, names: Collection[str]) -> None:
+    """Raise `SchemaMismatchError` for a number in columns of floats that pyarrow changes too much.
+
+    That is a whole number that no float is, and one that is not zero and becomes zero.
+    """
+    with file.open_decompressed() as stream:
+        for lines in _some_lines(stream, file.url):
+            if not _may_hold_tiny(lines) and not _LONG_WHOLE.search(lines):
+                continue
+            for line in lines.split(b"\n"):
+                if not _may_hold_tiny(line) and not _LONG_WHOLE.search(line):
+                    continue
+                try:
+                    _refuse_rounded_in(line, names, file.url)
+                except json.JSONDecodeError as error:
+                    raise CorruptDataError(
+                        f"a line cannot be read: {error.msg} at character {error.pos}",
+                        path=file.url,
+                    ) from error
+
+
+def _may_hold_tiny(lines: bytes) -> bool:
+    return bool(_MANY_ZEROS in lines or _TINY_EXPONENT.search(lines))
+
+
+def _refuse_rounded_in(line: bytes, names: Collection[str], url: str) -> None:
+    for row in _objects(line):
+        for name in names:
+            for number in _numbers_in(row.get(name)):
+                if number.lstrip("-").isdigit():
+                    if len(number) > _MOST_DIGITS or int(number) != float(number):
+                        what = "is no double; give a schema in which it is a decimal"
+                        raise _rounded(url, name, number, what)
+                elif not float(number) and _NONZERO.match(number):
+                    what = "no double tells from zero; write 0 if that is what it stands for"
+                    raise _rounded(url, name, number, what)
+
+
+def _objects(line: bytes) -> Iterator[dict[str, Any]]:
+    """Read the objects of a line, whose numbers are `_Digits`; words among them are left out."""
+    text = _STRING_OR_WORD.sub(lambda found: found[1] or b"0", line).decode(errors="replace")
+    while text := text.strip():
+        found, end = _DECODER.raw_decode(text)
+        yield found
+        text = text[end:]
+
+
+def _numbers_in(value: Any) -> Iterator[_Digits]:
+    if isinstance(value, _Digits):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers_in(item)
+
+
+def _rounded(url: str, name: str, number: str, what: str) -> SchemaMismatchError:
+    return SchemaMismatchError(
+        f"column {name!r} holds {number}, which {what}", path=url, feature=name
+    )
