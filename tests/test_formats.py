@@ -891,6 +891,22 @@ class TestJsonLines:
             with pytest.raises(CorruptDataError, match=r"not one object|cannot be read"):
                 convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema({"a": pa.int64()}))
 
+    def test_text_that_is_not_utf_8(self, tmp_path: Path) -> None:
+        for bad in (b'"\xff": 1', b'"o": {"\xff": 1}', b'"a": "\xc3"'):
+            (tmp_path / "x.jsonl").write_bytes(b'{"a": "\xc3\xa9"}\n{' + bad + b"}\n")
+            with pytest.raises(CorruptDataError, match="line is not UTF-8") as caught:
+                convert(tmp_path / "x.jsonl", tmp_path / "x.arrow")
+            assert caught.value.row == 1
+
+    def test_whole_numbers_that_are_no_float32(self, tmp_path: Path) -> None:
+        path, schema = tmp_path / "x.jsonl", pa.schema({"a": pa.float32()})
+        path.write_text('{"a": 16777217}\n{"a": 9007199254740991}\n{"a": 18446744073709551616}\n')
+        convert(path, tmp_path / "ds", schema=schema)
+        assert read_table(tmp_path / "ds")["a"].to_pylist() == [2.0**24, 2.0**53, 2.0**64]
+        path.write_text('{"a": 9007199254740994}\n')
+        with pytest.raises(SchemaMismatchError, match=r"'a' holds 9007199254740994, .* no float;"):
+            convert(path, tmp_path / "no", schema=schema)
+
     @pytest.mark.parametrize("key", ["pr\\u00e9", "pré", "\\u0070\\u0072é"])
     def test_keys_of_any_spelling(self, tmp_path: Path, key: str) -> None:
         path, t, inf, nan = tmp_path / "x.jsonl", pa.float64(), float("inf"), float("nan")

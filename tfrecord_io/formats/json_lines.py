@@ -84,10 +84,10 @@ class JsonLinesFormat:
         if found is not None:
             given = {*schema.names}
             parsed += [field for field in found if field.name not in given]
-        floats = [field.name for field in schema if _is_float(field.type)]
+        floats = {f.name: leaf_type(f.type) for f in schema if pat.is_floating(leaf_type(f.type))}
         count = _Count()
         with file.open_decompressed() as stream, _explained(file.url, count):
-            text = JsonText(stream, file.url, floats if found is None else ())
+            text = JsonText(stream, file.url, bared=floats if found is None else ())
             unexpected = "ignore" if found is None else "error"
             reader = _open(text, pa.schema(parsed), unexpected)
             is_checked = False
@@ -159,10 +159,6 @@ def _explained(url: str, count: _Count) -> Iterator[None]:
 
 
 # --- reading --------------------------------------------------------------------------------------
-
-
-def _is_float(t: pa.DataType) -> bool:
-    return bool(pat.is_floating(leaf_type(t)))
 
 
 def _key(name: str) -> str:

@@ -14,11 +14,14 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, BinaryIO
+
+import pyarrow as pa
 
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError
 from tfrecord_io.formats.base import InputFile
+from tfrecord_io.formats.exact import INTEGERS_END
 
 #: A line must not be longer.
 MOST_LINE_BYTES = 16 * 1024 * 1024
@@ -66,7 +69,7 @@ class JsonText(io.RawIOBase):
     Raises
     ------
     CorruptDataError
-        When read: a line is not objects, or too long, or its values nest too deep.
+        When read: a line is not UTF-8, not objects, or too long, or its values nest too deep.
     """
 
     def __init__(self, stream: BinaryIO, url: str, bared: Collection[str] = ()) -> None:
@@ -145,6 +148,11 @@ def _some_lines(stream: BinaryIO, url: str) -> Iterator[bytes]:
 
 def _checked_rows(lines: bytes, url: str, first_row: int) -> int:
     """Return how many lines have something in them; see `JsonText` for errors."""
+    try:
+        lines.decode()
+    except UnicodeDecodeError as error:
+        row = first_row + lines.count(b"\n", 0, error.start)
+        raise CorruptDataError(f"a line is not UTF-8: {error.reason}", path=url, row=row) from error
     openings = lines.translate(_OPENINGS, _NO_OPENINGS)
     if _are_objects(lines, openings):
         return openings.count(b"\n")
@@ -213,10 +221,10 @@ class _Digits(str):
 _DECODER = json.JSONDecoder(parse_int=_Digits, parse_float=_Digits, strict=False)
 
 
-def refuse_rounded(file: InputFile, names: Collection[str]) -> None:
+def refuse_rounded(file: InputFile, floats: Mapping[str, pa.DataType]) -> None:
     """Raise `SchemaMismatchError` for a number in columns of floats that pyarrow changes too much.
 
-    That is a whole number that no float is, and one that is not zero and becomes zero.
+    That is a whole number that none of its type is, and one that is not zero and becomes zero.
     """
     with file.open_decompressed() as stream:
         for lines in _some_lines(stream, file.url):
@@ -226,7 +234,7 @@ def refuse_rounded(file: InputFile, names: Collection[str]) -> None:
                 if not _may_hold_tiny(line) and not _LONG_WHOLE.search(line):
                     continue
                 try:
-                    _refuse_rounded_in(line, names, file.url)
+                    _refuse_rounded_in(line, floats, file.url)
                 except json.JSONDecodeError as error:
                     raise CorruptDataError(
                         f"a line cannot be read: {error.msg} at character {error.pos}",
@@ -238,17 +246,24 @@ def _may_hold_tiny(lines: bytes) -> bool:
     return bool(_MANY_ZEROS in lines or _TINY_EXPONENT.search(lines))
 
 
-def _refuse_rounded_in(line: bytes, names: Collection[str], url: str) -> None:
+def _refuse_rounded_in(line: bytes, floats: Mapping[str, pa.DataType], url: str) -> None:
     for row in _objects(line):
-        for name in names:
+        for name, t in floats.items():
             for number in _numbers_in(row.get(name)):
                 if number.lstrip("-").isdigit():
-                    if len(number) > _MOST_DIGITS or int(number) != float(number):
-                        what = "is no double; give a schema in which it is a decimal"
+                    if not _is_kept(number, t):
+                        what = f"is no {t}; give a schema in which it is a decimal"
                         raise _rounded(url, name, number, what)
                 elif not float(number) and _NONZERO.match(number):
                     what = "no double tells from zero; write 0 if that is what it stands for"
                     raise _rounded(url, name, number, what)
+
+
+def _is_kept(whole: str, t: pa.DataType) -> bool:
+    if len(whole) > _MOST_DIGITS:
+        return False
+    number = int(whole)
+    return abs(number) < INTEGERS_END or number == pa.scalar(float(number), t).as_py()
 
 
 def _objects(line: bytes) -> Iterator[dict[str, Any]]:
