@@ -501,6 +501,21 @@ class TestSchemas:
         self.refuse(tmp_path, tmp_path / "in.parquet", t, 1)
 
     @pytest.mark.parametrize(
+        ("value", "t"),
+        [
+            (SECOND, pa.int64()),
+            (dt.timedelta(seconds=1), pa.int64()),
+            (dt.timedelta(seconds=1), pa.string()),
+            (dt.time(1), pa.int64()),
+            (DAY, pa.int32()),
+        ],
+    )
+    def test_times_without_their_unit(self, tmp_path: Path, value: Any, t: pa.DataType) -> None:
+        """Other files of the same table may have another."""
+        pq.write_table(pa.table({"x": [value]}), tmp_path / "in.parquet")
+        self.refuse(tmp_path, tmp_path / "in.parquet", t, 0)
+
+    @pytest.mark.parametrize(
         ("values", "t", "expected"),
         [
             ([0.5, None, float("inf")], pa.float32(), [0.5, None, float("inf")]),

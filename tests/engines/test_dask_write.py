@@ -326,6 +326,10 @@ class TestValues:
             (pd.Series(pd.to_datetime(["2026-01-01"] * 2)), pa.timestamp("us", "UTC")),
             (pd.Series(pd.to_datetime(["2026-01-01"] * 2, utc=True)), pa.timestamp("us")),
             (pd.Series(pd.to_datetime([1, 2])), pa.timestamp("us")),
+            # Partitions may have several units.
+            (pd.Series(pd.to_datetime([1, 2])), pa.int64()),
+            (pd.Series(pd.to_timedelta([1, 2])), pa.int64()),
+            (pd.Series(pd.to_timedelta([1, 2])), pa.string()),
         ],
     )
     def test_a_schema_changes_no_value(self, tmp_path, column, t):

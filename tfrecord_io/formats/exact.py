@@ -5,7 +5,8 @@ here: for the few pairs of types in `_check`, inside lists too, values are compa
 of them. Nothing is rounded, with one exception: texts and decimals become the nearest float, since
 hardly any of them is one. Such a float must be finite, must not be zero for a number that is not,
 and its shortest digits must be the decimal. A text that is a whole number from `INTEGERS_END` on,
-which may tell one thing from another, must be the float.
+which may tell one thing from another, must be the float. Times do not become integers, which tell
+no unit.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
     if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
         array = without_views(array)
     source, target = leaf_type(array.type), leaf_type(t)
+    if _loses_unit(source, target):
+        raise pa.ArrowInvalid(
+            "they would be numbers without their unit; ask for a date, time, timestamp or duration"
+        )
     is_kept = _check(source, target)
     if is_kept is None:
         return array.cast(t)
@@ -124,6 +129,12 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
     if pat.is_integer(source) and pat.is_time(target):
         return _is_in_a_day
     return None
+
+
+def _loses_unit(source: pa.DataType, target: pa.DataType) -> bool:
+    if pat.is_duration(source) and _is_text(target):
+        return True
+    return bool(pat.is_temporal(source) and pat.is_integer(target))
 
 
 def _is_text(t: pa.DataType) -> bool:
