@@ -1,5 +1,8 @@
 import gzip
 import mmap
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -417,6 +420,34 @@ class TestInOrder:
         assert [list(items) for items in self.run([slow, slow], threads=2)] == [[1], [1]]
         assert list(parallel.read_ahead(slow, item_bytes=lambda item: 1, budget_bytes=1)) == [1]
         assert time.thread_time() - begun < 0.2
+
+    def test_threads_end_before_the_process(self):
+        """Where CPython ends them, native code aborts the process."""
+        code = """
+            import atexit, itertools, threading
+
+            @atexit.register
+            def after():
+                print([t.name for t in threading.enumerate() if t is not threading.main_thread()])
+                try:
+                    print(len(list(itertools.chain.from_iterable(streams))))
+                except RuntimeError as error:
+                    print(error)
+
+            from tfrecord_io import parallel
+
+            works = [lambda: itertools.repeat(1, 1000)] * 40
+            streams = parallel.in_order(works, threads=4, item_bytes=int, budget_bytes=8)
+            next(next(streams))
+        """
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+        assert done.stdout == "[]\nreading has been stopped, since the process ends\n"
 
     def test_what_the_caller_works_on_is_closed(self):
         closed = []

@@ -7,16 +7,20 @@ pauses while more than `budget_bytes` wait, and no work is begun while many wait
 may always go on, so nothing locks up. A caller that stops taking stops the threads; one that ends
 early, or fails, ends them.
 
-Threads are daemons: a generator that nobody finished must not hold up the end of the process.
+Threads are daemons: a generator that nobody finished must not hold up the end of the process. They
+are stopped when it begins: CPython ends daemons wherever they ask for the interpreter's lock, and
+inside native code that aborts the process.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import itertools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Generic, TypeVar
@@ -27,6 +31,9 @@ T = TypeVar("T")
 
 #: Bytes of items that wait to be taken.
 BUDGET_BYTES = 128 * 1024 * 1024
+
+#: How long the end of the process waits for threads, in seconds; a store may not answer.
+_EXIT_SECONDS = 5.0
 
 
 def thread_count(threads: int | None) -> int:
@@ -93,6 +100,10 @@ class _Stream(Generic[T]):
         self.is_dropped = False
 
 
+#: Those that have threads.
+_RUNNING: set[_Pool[Any]] = set()
+
+
 class _Pool(Generic[T]):
     """The threads, and what waits; one lock guards everything."""
 
@@ -110,6 +121,7 @@ class _Pool(Generic[T]):
         self._budget_bytes = budget_bytes
         self._most_waiting = most_waiting
         self._caller_works = caller_works
+        self.threads: list[threading.Thread] = []
         self._changed = threading.Condition()
         self._waiting: deque[_Stream[T]] = deque()
         self._current: _Stream[T] | None = None
@@ -125,25 +137,33 @@ class _Pool(Generic[T]):
 
     def streams(self, threads: int) -> Generator[Iterator[T], None, None]:
         """Give the items of each work, with so many threads beside the caller's."""
-        started = []
-        for index in range(threads):
-            thread = threading.Thread(target=self._run, name=f"tfrecord-io-{index}", daemon=True)
-            started.append(thread)
-            thread.start()
+        if threads:
+            _RUNNING.add(self)
         try:
+            for index in range(threads):
+                thread = threading.Thread(
+                    target=self._run, name=f"tfrecord-io-{index}", daemon=True
+                )
+                thread.start()
+                self.threads.append(thread)
             while (stream := self._next_stream()) is not None:
                 yield self._items(stream)
                 self._drop(stream)
         finally:
-            with self._changed:
-                self._is_stopped = True
-                self._changed.notify_all()
+            self.stop()
             if self._own is not None:
                 self._own.source.close()
-            for thread in started:
+            for thread in self.threads:
                 # A generator may be closed by the garbage collector, on any thread.
                 if thread is not threading.current_thread():
                     thread.join()
+            _RUNNING.discard(self)
+
+    def stop(self) -> None:
+        """Let the threads end after what they are at."""
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
 
     def _next_stream(self) -> _Stream[T] | None:
         self._work_until(lambda: bool(self._waiting) or self._is_exhausted)
@@ -185,7 +205,11 @@ class _Pool(Generic[T]):
         """Wait for the threads; work meanwhile."""
         while True:
             with self._changed:
-                while not (is_done := is_there()) and not self._can_work():
+                while not (is_done := is_there()):
+                    if self._is_stopped:
+                        raise RuntimeError("reading has been stopped, since the process ends")
+                    if self._can_work():
+                        break
                     self._changed.wait()
             if is_done:
                 return
@@ -272,6 +296,22 @@ class _Pool(Generic[T]):
             stream.is_done = not size
             self._changed.notify_all()
         return not stream.is_done
+
+
+@atexit.register
+def _stop_running() -> None:
+    """Stop all threads, and wait for them."""
+    running = [*_RUNNING]
+    for pool in running:
+        pool.stop()
+    end = time.monotonic() + _EXIT_SECONDS
+    for thread in itertools.chain.from_iterable(pool.threads for pool in running):
+        thread.join(max(0.0, end - time.monotonic()))
+
+
+if hasattr(os, "register_at_fork"):
+    # Threads do not come along, and whoever held a lock does not let it go.
+    os.register_at_fork(after_in_child=_RUNNING.clear)
 
 
 def _begun(work: Callable[[], Iterator[T]]) -> Generator[T, None, None]:
