@@ -551,6 +551,17 @@ class TestKeep:
             b"".join(frames[first : first + 20]),
         ]
 
+    def test_many_rows_of_damage_take_little_memory(self, tmp_path):
+        frames = [frame(example(n=n, s="x" * 40)) for n in range(8_000)]
+        call = "import pyarrow, warnings; warnings.simplefilter('ignore')\n"
+        call += "schema = pyarrow.schema({'n': pyarrow.int64(), 's': pyarrow.string()})\n"
+        call += "read_table('a', schema=schema, on_corrupt='keep', codec='native')"
+        (tmp_path / "a").write_bytes(b"".join(frames))
+        least = peak_bytes(tmp_path, call)
+        frames[1::2] = [flip(data, 20) for data in frames[1::2]]
+        (tmp_path / "a").write_bytes(b"".join(frames))
+        assert peak_bytes(tmp_path, call) - least < 100e6
+
     def test_more_than_a_column_holds(self, read, monkeypatch):
         monkeypatch.setattr("tfrecord_io.frames._MAX_KEPT_BYTES", 999)
         data = FRAMES[0] + random.Random(6).randbytes(1000)

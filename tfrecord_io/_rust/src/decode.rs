@@ -6,6 +6,7 @@
 //! decoder says what the record means or why it is bad.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
@@ -55,6 +56,8 @@ pub struct Decoder {
     /// What the row behind the rows that were flushed last is refused for.
     refused: Option<Box<Fault>>,
     payload_bytes: usize,
+    /// How many rows `reserve` made room for.
+    expected_rows: usize,
 }
 
 impl Decoder {
@@ -116,6 +119,7 @@ impl Decoder {
             flushed: Places::default(),
             refused: None,
             payload_bytes: 0,
+            expected_rows: 0,
         }
     }
 
@@ -239,6 +243,7 @@ impl Decoder {
         let bytes = left.min(self.bounds.batch_bytes);
         let factor = (bytes / self.payload_bytes.max(1)).min(self.bounds.batch_rows / self.rows());
         self.columns.iter_mut().for_each(|column| column.reserve(factor + 1));
+        self.expected_rows = self.rows() * (factor + 2);
     }
 
     /// Extend each column by some of the block's rows; false if a value does not fit.
@@ -329,6 +334,10 @@ impl Decoder {
             }
         }
         let mut rows = self.flushed.rows();
+        if rows < std::mem::take(&mut self.expected_rows) / 2 {
+            // Damage can cut each batch short, and whoever holds them holds their room, too.
+            arrays.iter_mut().filter_map(Arc::get_mut).for_each(|array| array.shrink_to_fit());
+        }
         if let Some((row, index)) = bad {
             let (offset, record) = self.row_place(row).unwrap_or_default();
             let fault = Fault::of_feature(
