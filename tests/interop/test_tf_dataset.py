@@ -305,6 +305,26 @@ def test_shuffling_and_sharding(tf: Any, data: Path) -> None:
     assert sorted(shards[0] + shards[1]) == list(range(ROWS))
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_subnormal_numbers(tf: Any, tmp_path: Path, threads: int) -> None:
+    """On TensorFlow's threads they are zeros."""
+    tiny = np.float32([1e-40, -1e-40, 0.0, 1e-45, 1.0])
+    tfr.write_table(pa.table({"x": tiny, "n": range(5)}), tmp_path / "data", rows_per_task=1)
+    data = tfr.tf.dataset(
+        tmp_path / "data",
+        batch_size=5,
+        schema=pa.schema({"x": pa.float64(), "n": pa.int64()}),
+        filters=[("x", ">", 0)],
+        threads=threads,
+    )
+    (batch,) = data
+    assert batch["n"].numpy().tolist() == [0, 3, 4]
+    assert (
+        batch["x"].numpy().view(np.int64).tolist()
+        == tiny[[0, 3, 4]].astype(float).view(np.int64).tolist()
+    )
+
+
 def test_nulls(tf: Any, tmp_path: Path) -> None:
     table = pa.table({"x": [1, None], "word": [None, "b"], "list": [None, [1]]})
     tfr.write_table(table, tmp_path / "data")
