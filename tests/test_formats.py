@@ -1156,6 +1156,22 @@ class TestColumnar:
         pq.write_table(pa.table({"a": ["x"]}), tmp_path / "2.parquet")
         with pytest.raises(InferenceError, match=r"1\.parquet.*2\.parquet"):
             convert(tmp_path / "*.parquet", tmp_path / "ds")
+        pq.write_table(pa.table({"a": [[1]]}), tmp_path / "2.parquet")
+        pq.write_table(pa.table({"a": [["x"]]}), tmp_path / "3.parquet")
+        for number in (1, 3):
+            with pytest.raises(InferenceError, match=rf"{number}\.parquet"):
+                convert([tmp_path / "2.parquet", tmp_path / f"{number}.parquet"], tmp_path / "ds")
+
+    @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 0, 2]])
+    def test_lists_of_nothing_are_lists_of_any_type(self, tmp_path: Path, order: list[int]) -> None:
+        rows: list[Any] = [[], [[0.5], []], [[]]]
+        for number, at in enumerate(order):
+            (tmp_path / f"{number}.jsonl").write_text(json.dumps({"a": rows[at]}))
+        convert(tmp_path / "*.jsonl", tmp_path / "out.arrow")
+        with pa.ipc.open_file(tmp_path / "out.arrow") as reader:
+            table = reader.read_all()
+        assert table.schema.field("a").type == pa.list_(pa.list_(pa.float64()))
+        assert table["a"].to_pylist() == [rows[at] for at in order]
 
     def test_columns_that_a_file_lacks_are_null(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.errors import CorruptDataWarning, InferenceError, OptionError
 from tfrecord_io.filters import Filters
@@ -167,23 +168,23 @@ class _Looking:
         """Return the columns of files, in the order of first sight."""
         self._look_at(scan, files, None)
         self._inferred = {*self._looks}
-        fields: dict[str, pa.Field] = {}
+        types: dict[str, pa.DataType] = {}
         seen_in: dict[str, str] = {}
         for file in files:
             schema = self._looks[file.location, file.path].schema
             refuse_twins(schema.names, schema.names, file.url)
             for field in schema:
-                before = fields.get(field.name)
-                if before is None or pa.types.is_null(before.type):
-                    fields[field.name] = pa.field(field.name, field.type)
-                    seen_in[field.name] = file.url
-                elif field.type not in (before.type, pa.null()):
+                before = types.get(field.name)
+                joined = field.type if before is None else _joined_type(before, field.type)
+                if joined is None:
                     raise InferenceError(
-                        f"column {field.name!r} is {before.type} in {seen_in[field.name]} and "
+                        f"column {field.name!r} is {before} in {seen_in[field.name]} and "
                         f"{field.type} in {file.url}; give a schema",
                         feature=field.name,
                     )
-        self.found = pa.schema(list(fields.values()))
+                if joined != before:
+                    types[field.name], seen_in[field.name] = joined, file.url
+        self.found = pa.schema(types)
         return self.found
 
     def pieces(self, scan: ScanPlan) -> Iterator[SourcePiece]:
@@ -207,6 +208,18 @@ class _Looking:
         with ThreadPoolExecutor(_LOOKING_THREADS, "tfrecord-io-look") as pool:
             for file, found in zip(new, pool.map(look, new), strict=True):
                 self._looks[file.location, file.path] = found
+
+
+def _joined_type(before: pa.DataType, now: pa.DataType) -> pa.DataType | None:
+    """Return the type that tells more, null telling nothing; None if they are no one type."""
+    if before == now or pat.is_null(now):
+        return before
+    if pat.is_null(before):
+        return now
+    if not (pat.is_list(before) and pat.is_list(now)):
+        return None
+    values = _joined_type(before.value_type, now.value_type)
+    return None if values is None else pa.list_(values)
 
 
 def read_piece(
