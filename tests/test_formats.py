@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import random
 import re
 import struct
 from decimal import Decimal
@@ -24,6 +25,7 @@ from fastavro import _read, _read_common
 from tests.support.frames import examples, records, sequence_example
 from tests.support.trees import data_files, tree
 from tfrecord_io import convert, read_table, write_table
+from tfrecord_io.conversion.source import plan_source, read_piece
 from tfrecord_io.errors import (
     CorruptDataError,
     EncodeError,
@@ -31,10 +33,11 @@ from tfrecord_io.errors import (
     MissingDependencyError,
     OptionError,
     SchemaMismatchError,
+    TFRecordError,
     UnsupportedTypeError,
 )
 from tfrecord_io.formats import get_format, json_lines, text, writing
-from tfrecord_io.formats.base import divided
+from tfrecord_io.formats.base import InputFile, divided
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.plan import WriteJob
 
@@ -97,6 +100,8 @@ CANNOT = {
 }
 FORMATS = list(CANNOT)
 
+AVRO_CODECS = ["deflate", "snappy", "zstandard", "lz4", "xz", "bzip2"]
+
 
 def table(fmt: str, *, leave_out: set[str] = frozenset()) -> pa.Table:
     """Three rows: values, nulls, values."""
@@ -158,6 +163,43 @@ TEXTS = {
     "tns": "2026-01-02 03:04:05.678901000",
     "tz": "2026-01-02 03:04:05.678901Z",
 }
+
+
+def hold_damage_to_our_errors(path: Path, fmt: str, count: int = 50) -> None:
+    """Flip, cut out and cut off bytes of a file: it is read, or refused with an error of ours."""
+    data = path.read_bytes()
+    for seed in range(count):
+        drawn = random.Random(seed)
+        at = drawn.randrange(len(data))
+        damaged = [
+            data[:at] + drawn.randbytes(1) + data[at + 1 :],
+            data[:at] + data[at + drawn.randrange(1, 20) :],
+            data[:at],
+        ][seed % 3]
+        path.write_bytes(damaged)
+        try:
+            read_source(path, fmt)
+        except TFRecordError as error:
+            assert error.path == str(path), seed
+            assert error.what[-2:] != ": ", seed
+        except Exception as error:
+            raise AssertionError(f"seed {seed}") from error
+
+
+def read_source(path: Path, fmt: str) -> None:
+    plan = plan_source(
+        path,
+        file_format=fmt,
+        columns=None,
+        schema=None,
+        filters=None,
+        record_type="Example",
+        on_corrupt="raise",
+        storage_options=None,
+    )
+    for piece in plan.pieces:
+        for _ in read_piece(plan, piece):
+            pass
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -1013,7 +1055,7 @@ class TestAvro:
         assert table.to_pylist() == [row]
         assert table.schema.field("z").type == pa.binary(4)
 
-    @pytest.mark.parametrize("codec", ["snappy", "zstandard", "lz4", "xz", "bzip2"])
+    @pytest.mark.parametrize("codec", AVRO_CODECS)
     def test_all_codecs(self, tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch) -> None:
         schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}
         with (tmp_path / "x.avro").open("wb") as file:
@@ -1097,6 +1139,60 @@ class TestAvro:
                 convert(tmp_path / "x.avro", tmp_path / "ds")
             assert caught.value.path == str(tmp_path / "x.avro")
             assert not (tmp_path / "ds").exists()
+
+    @pytest.mark.parametrize("codec", AVRO_CODECS)
+    def test_damaged_blocks(self, tmp_path: Path, codec: str) -> None:
+        path = tmp_path / "x.avro"
+        schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
+        with path.open("wb") as file:
+            rows = [{"a": f"text {n}"} for n in range(1000)]
+            fastavro.writer(file, schema, rows, codec=codec, sync_marker=b"S" * 16)
+        data = path.read_bytes()
+        start = data.index(b"S" * 16) + 16
+        path.write_bytes(data[: start + 4] + b"\xff" * 100 + data[start + 104 :])
+        with pytest.raises(CorruptDataError, match=r"damaged: .*x\.avro, row 0") as caught:
+            convert(path, tmp_path / "ds")
+        assert caught.value.path == str(path)
+
+    @pytest.mark.parametrize("codec", AVRO_CODECS)
+    def test_any_damage(self, tmp_path: Path, codec: str) -> None:
+        fields = [
+            {"name": "a", "type": ["null", "long"]},
+            {"name": "s", "type": "string"},
+            {"name": "e", "type": {"type": "enum", "name": "e", "symbols": ["x", "y"]}},
+            {"name": "l", "type": {"type": "array", "items": "double"}},
+            {"name": "d", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9}},
+            {"name": "t", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        ]
+        schema = {"type": "record", "name": "r", "fields": fields}
+        row = {"s": "text", "e": "y", "l": [0.5, 1.5], "d": Decimal(5), "t": STAMP}
+        with (tmp_path / "x.avro").open("wb") as file:
+            rows = [{**row, "a": n % 3 and n} for n in range(50)]
+            fastavro.writer(file, schema, rows, codec=codec, sync_interval=500)
+        hold_damage_to_our_errors(tmp_path / "x.avro", "avro")
+
+    @pytest.mark.parametrize(
+        "schema",
+        [b"{", b"\xff", b"5", b"[" * 10_000, b'{"type": "record", "name": "r", "fields": [5]}'],
+    )
+    def test_damaged_schemas(self, tmp_path: Path, schema: bytes) -> None:
+        header = {"magic": b"Obj\x01", "meta": {"avro.schema": schema}, "sync": b"S" * 16}
+        with (tmp_path / "x.avro").open("wb") as file:
+            fastavro.schemaless_writer(file, _read_common.HEADER_SCHEMA, header)
+        with pytest.raises(CorruptDataError, match=r"not Avro, or damaged: .*x\.avro"):
+            convert(tmp_path / "x.avro", tmp_path / "ds")
+
+    def test_a_store_that_fails_is_no_damage(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Failing(io.RawIOBase):
+            def read(self, size: int = -1) -> bytes:
+                raise RuntimeError("connection lost")
+
+        self.write(tmp_path / "x.avro", [{"name": "a", "type": "long"}], {"a": 5})
+        monkeypatch.setattr(InputFile, "open", lambda file: Failing())
+        with pytest.raises(RuntimeError, match="connection lost"):
+            convert(tmp_path / "x.avro", tmp_path / "ds", from_format="avro")
 
     def test_names_that_avro_does_not_allow(self, tmp_path: Path) -> None:
         write_table(pa.table({"a b": [1]}), tmp_path / "ds")

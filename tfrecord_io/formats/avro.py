@@ -11,10 +11,12 @@ equal files.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, BinaryIO, Literal
@@ -27,9 +29,10 @@ from tfrecord_io.errors import (
     CorruptDataError,
     MissingDependencyError,
     OptionError,
+    TFRecordError,
     UnsupportedTypeError,
 )
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, damage_named
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter
 from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
 #: Rows that are made a batch, unless the values are large.
@@ -59,7 +62,7 @@ class AvroFormat:
         found = schema
         if found is None:
             with file.open() as handle:
-                found = _arrow_schema(_open(handle, file.url).writer_schema, file.url)
+                _, found = _open(_Source(handle, file))
         return Look(schema=found, pieces=(Piece(bytes=file.size),))
 
     def read(
@@ -68,14 +71,17 @@ class AvroFormat:
         """Read the file."""
         del piece, found
         with file.open() as handle:
-            reader = _open(handle, file.url)
-            types = _arrow_schema(reader.writer_schema, file.url)
+            source = _Source(handle, file)
+            reader, types = _open(source)
             _keep_plain(reader.writer_schema)
             asked = {*schema.names}
             wanted = pa.schema([field for field in types if field.name in asked])
-            for rows in _batches(reader, file.url):
-                with damage_named(file.url):
-                    yield _record_batch(rows, wanted)
+            done = 0
+            while rows := _rows(reader, source, done):
+                with source.damage_named():
+                    batch = _record_batch(rows, wanted)
+                yield batch
+                done += len(rows)
 
     def open_writer(
         self,
@@ -102,12 +108,46 @@ def _fastavro() -> ModuleType:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def _open(handle: BinaryIO, url: str) -> Any:
-    try:
-        return _fastavro().reader(handle)
-    except (ValueError, EOFError, KeyError) as error:
-        _refuse_codec(error, url)
-        raise CorruptDataError(f"the file is not Avro, or damaged: {error}", path=url) from error
+class _Source:
+    """A file as fastavro reads it."""
+
+    def __init__(self, handle: BinaryIO, file: InputFile) -> None:
+        self._handle = handle
+        self._size = file.size
+        self._has_failed = False
+        self.url = file.url
+
+    def read(self, size: int) -> bytes:
+        self._has_failed = True
+        # A damaged length may be beyond all memory.
+        data = self._handle.read(min(size, self._size))
+        self._has_failed = False
+        return data
+
+    @contextlib.contextmanager
+    def damage_named(self, row: Callable[[], int | None] = lambda: None) -> Iterator[None]:
+        """Raise what fastavro says of the file as `CorruptDataError`; the store's errors pass.
+
+        There is no list of fastavro's errors and of those of what decompresses for it.
+        """
+        try:
+            yield
+        except Exception as error:
+            if self._has_failed or isinstance(error, TFRecordError):
+                raise
+            _refuse_codec(error, self.url)
+            raise CorruptDataError(
+                f"the file is not Avro, or damaged: {str(error) or type(error).__name__}",
+                path=self.url,
+                row=row(),
+            ) from error
+
+
+def _open(source: _Source) -> tuple[Any, pa.Schema]:
+    """Return fastavro's reader of a file, and the columns."""
+    with source.damage_named():
+        reader = _fastavro().reader(source)
+        return reader, _arrow_schema(reader.writer_schema, source.url)
 
 
 def _refuse_codec(error: Exception, url: str) -> None:
@@ -118,26 +158,13 @@ def _refuse_codec(error: Exception, url: str) -> None:
         ) from error
 
 
-def _batches(reader: Any, url: str) -> Iterator[list[dict[str, Any]]]:
+def _rows(reader: Any, source: _Source, done: int) -> list[dict[str, Any]]:
+    """Return the rows of the next batch; none at the end."""
     rows: list[dict[str, Any]] = []
-    done = 0
-    while True:
-        try:
-            row = next(reader, None)
-        except (ValueError, EOFError, KeyError, IndexError, OverflowError) as error:
-            _refuse_codec(error, url)
-            raise CorruptDataError(
-                f"the file is damaged: {error or type(error).__name__}", path=url, row=done
-            ) from error
-        if row is None:
-            break
-        rows.append(row)
-        done += 1
-        if len(rows) == _BATCH_ROWS:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+    with source.damage_named(lambda: done + len(rows)):
+        # What came before an error is in the list.
+        rows.extend(itertools.islice(reader, _BATCH_ROWS))
+    return rows
 
 
 def _record_batch(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
