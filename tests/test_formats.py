@@ -1117,6 +1117,9 @@ class TestAvro:
                 "fields": [{"name": "x", "type": ["null", "inner"]}],
             },
             ["int", "string"],
+            "r",
+            {"type": "array", "items": "r"},
+            {"type": "bytes", "logicalType": "decimal", "precision": 77},
         ],
     )
     def test_what_tfrecord_cannot_hold(self, tmp_path: Path, kind: Any) -> None:
@@ -1193,6 +1196,12 @@ class TestAvro:
         monkeypatch.setattr(InputFile, "open", lambda file: Failing())
         with pytest.raises(RuntimeError, match="connection lost"):
             convert(tmp_path / "x.avro", tmp_path / "ds", from_format="avro")
+
+    def test_nothing_but_nulls(self, tmp_path: Path) -> None:
+        fields = [{"name": "a", "type": "int"}, {"name": "n", "type": ["null"]}]
+        self.write(tmp_path / "x.avro", fields, {"a": 1, "n": None})
+        convert(tmp_path / "x.avro", tmp_path / "ds")
+        assert read_table(tmp_path / "ds").to_pylist() == [{"a": 1, "n": None}]
 
     def test_names_that_avro_does_not_allow(self, tmp_path: Path) -> None:
         write_table(pa.table({"a b": [1]}), tmp_path / "ds")

@@ -38,6 +38,9 @@ from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 #: Rows that are made a batch, unless the values are large.
 _BATCH_ROWS = 8192
 
+#: Digits of Arrow's longest decimals.
+_MOST_DIGITS = 76
+
 _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 _CODECS: dict[Compression | None, str] = {None: "null", "deflate": "deflate", "bzip2": "bzip2"}
@@ -179,10 +182,7 @@ def _arrow_schema(avro: Any, url: str) -> pa.Schema:
         raise UnsupportedTypeError(
             "the file holds values that are no records, so that there are no columns", path=url
         )
-    known: dict[str, pa.DataType] = {}
-    return pa.schema(
-        [pa.field(field["name"], _arrow(field["type"], known)) for field in avro["fields"]]
-    )
+    return pa.schema(list(_arrow(avro, {})))
 
 
 def _keep_plain(avro: Any) -> None:
@@ -234,9 +234,10 @@ def _arrow(avro: Any, known: dict[str, pa.DataType]) -> pa.DataType:
     fastavro gives every name with its namespace.
     """
     if isinstance(avro, list):
-        members = [_arrow(member, known) for member in avro if member != "null"]
-        if len(members) == 1:
-            return members[0]
+        types = [_arrow(member, known) for member in avro]
+        members = [t for t in types if not pat.is_null(t)]
+        if len(members) < 2:
+            return members[0] if members else pa.null()
         return pa.dense_union([pa.field(str(n), member) for n, member in enumerate(members)])
     if isinstance(avro, str):
         return _PRIMITIVES[avro] if avro in _PRIMITIVES else known[avro]
@@ -253,8 +254,12 @@ def _arrow(avro: Any, known: dict[str, pa.DataType]) -> pa.DataType:
 def _arrow_of(avro: dict[str, Any], kind: Any, known: dict[str, pa.DataType]) -> pa.DataType:
     logical = avro.get("logicalType")
     if logical == "decimal" and kind in ("bytes", "fixed") and "precision" in avro:
-        make = pa.decimal128 if avro["precision"] <= 38 else pa.decimal256
-        return make(avro["precision"], avro.get("scale", 0))
+        precision, scale = avro["precision"], avro.get("scale", 0)
+        if precision > _MOST_DIGITS:
+            # Refused by name, as a record is.
+            return pa.struct([pa.field(f"decimal({precision}, {scale})", pa.binary())])
+        make = pa.decimal128 if precision <= 38 else pa.decimal256
+        return make(precision, scale)
     if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL:
         return _LOGICAL[kind, logical]
     if kind == "enum":
