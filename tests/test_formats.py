@@ -234,8 +234,9 @@ def write_directly(data: pa.Table, path: Path, fmt: str) -> None:
         pq.write_table(data, path)
     elif fmt == "orc":
         po.write_table(data, path)
-    elif fmt == "arrow":
-        with pa.ipc.new_file(path, data.schema) as writer:
+    elif fmt in ("arrow", "arrows"):
+        make = pa.ipc.new_file if fmt == "arrow" else pa.ipc.new_stream
+        with make(path, data.schema) as writer:
             writer.write_table(data)
     elif fmt == "csv":
         pcsv.write_csv(data, path)
@@ -770,6 +771,13 @@ class TestCsv:
         result = convert(tmp_path / "x.csv", tmp_path / "ds")
         assert (result.files, result.rows) == (0, 0)
 
+    @pytest.mark.parametrize("options", [{}, {"schema": pa.schema([("b", pa.int64())])}])
+    def test_names_that_are_not_utf_8(self, tmp_path: Path, options: Any) -> None:
+        path = tmp_path / "x.csv"
+        path.write_bytes(b"n\xffme,b\n1,2\n")
+        with pytest.raises(CorruptDataError, match=r"header cannot be read: .*0xff.*x\.csv"):
+            convert(path, tmp_path / "ds", **options)
+
 
 class TestJsonLines:
     def test_non_finite_numbers_and_short_digits(self, tmp_path: Path) -> None:
@@ -1222,9 +1230,7 @@ class TestAvro:
 
 class TestColumnar:
     def test_streams_are_read(self, tmp_path: Path) -> None:
-        data = pa.table({"a": [1, 2], "b": ["x", "y"]})
-        with pa.ipc.new_stream(tmp_path / "x.arrows", data.schema) as writer:
-            writer.write_table(data)
+        write_directly(pa.table({"a": [1, 2], "b": ["x", "y"]}), tmp_path / "x.arrows", "arrows")
         convert(tmp_path / "x.arrows", tmp_path / "ds", columns=["b"])
         all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
 
@@ -1296,6 +1302,39 @@ class TestColumnar:
             convert(path, tmp_path / "ds")
         assert caught.value.path == str(path)
         assert not (tmp_path / "ds").exists()
+
+    @pytest.mark.parametrize("fmt", ["parquet", "orc", "arrow"])
+    def test_any_damage(self, tmp_path: Path, fmt: str) -> None:
+        path = tmp_path / f"x.{fmt}"
+        write_directly(table("orc"), path, fmt)
+        hold_damage_to_our_errors(path, fmt)
+
+    @pytest.mark.parametrize("fmt", ["parquet", "orc", "arrow", "arrows"])
+    @pytest.mark.parametrize("options", [{}, {"schema": pa.schema([("b", pa.int64())])}])
+    def test_names_that_are_not_utf_8(self, tmp_path: Path, fmt: str, options: Any) -> None:
+        path = tmp_path / f"x.{fmt}"
+        write_directly(pa.table({"name": [1], "b": [2]}), path, fmt)
+        path.write_bytes(path.read_bytes().replace(b"name", b"n\xffme"))
+        with pytest.raises(CorruptDataError, match=rf"cannot be read: .*0xff.*x\.{fmt}"):
+            convert(path, tmp_path / "ds", **options)
+
+    @pytest.mark.parametrize("fmt", ["arrow", "arrows"])
+    def test_time_zones_that_are_not_utf_8(self, tmp_path: Path, fmt: str) -> None:
+        path = tmp_path / f"x.{fmt}"
+        stamps = pa.array([[1]], pa.list_(pa.timestamp("us", "zone")))
+        write_directly(pa.table({"t": stamps}), path, fmt)
+        path.write_bytes(path.read_bytes().replace(b"zone", b"z\xffne"))
+        with pytest.raises(CorruptDataError, match=rf"cannot be read: .*0xff.*x\.{fmt}"):
+            convert(path, tmp_path / "ds")
+
+    def test_lengths_beyond_memory(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.arrows"
+        write_directly(pa.table({"a": list(range(1000))}), path, "arrows")
+        sizes = [size.to_bytes(8, "little") for size in (8000, 2**60)]
+        assert sizes[0] in path.read_bytes()
+        path.write_bytes(path.read_bytes().replace(*sizes))
+        with pytest.raises(CorruptDataError, match=r"larger than memory.*x\.arrows"):
+            convert(path, tmp_path / "ds")
 
     def test_compressions(self, tmp_path: Path) -> None:
         write_table(pa.table({"a": [1, 2]}), tmp_path / "ds")
@@ -1374,11 +1413,7 @@ def test_parquet_has_no_values_without_length(tmp_path: Path, t: pa.DataType) ->
 def test_two_columns_of_one_name(tmp_path: Path, fmt: str) -> None:
     data = pa.table([[1], [2], [3]], names=["a", "b", "a"])
     path = tmp_path / f"x.{fmt}"
-    if fmt == "arrows":
-        with pa.ipc.new_stream(path, data.schema) as writer:
-            writer.write_table(data)
-    else:
-        write_directly(data, path, fmt)
+    write_directly(data, path, fmt)
     for schema in (None, pa.schema([("a", pa.int64())])):
         with pytest.raises(UnsupportedTypeError, match="two columns are named 'a'") as caught:
             convert(path, tmp_path / "ds", schema=schema)

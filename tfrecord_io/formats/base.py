@@ -242,8 +242,13 @@ def damage_named(url: str) -> Iterator[None]:
     """
     try:
         yield
-    except pa.ArrowException as error:
+    except (pa.ArrowException, UnicodeDecodeError) as error:
         raise CorruptDataError(f"the file cannot be read: {error}", path=url) from error
+    except MemoryError as error:
+        raise CorruptDataError(
+            "the file cannot be read: it is damaged, or a part of it is larger than memory",
+            path=url,
+        ) from error
     except OSError as error:
         if error.errno is not None:
             raise

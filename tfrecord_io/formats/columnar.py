@@ -54,7 +54,7 @@ class ParquetFormat:
         with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
             groups = [parquet.metadata.row_group(n) for n in range(parquet.num_row_groups)]
             return Look(
-                schema=parquet.schema_arrow.remove_metadata(),
+                schema=_decoded(parquet.schema_arrow),
                 pieces=divided(
                     [group.total_byte_size for group in groups],
                     file.size,
@@ -126,7 +126,7 @@ class OrcFormat:
         with file.open() as handle, damage_named(file.url):
             orc = po.ORCFile(handle)
             return Look(
-                schema=orc.schema.remove_metadata(),
+                schema=_decoded(orc.schema),
                 pieces=divided(_evenly(file.size, orc.nstripes), file.size),
             )
 
@@ -189,10 +189,10 @@ class ArrowFormat:
         with file.open() as handle, damage_named(file.url):
             if _is_stream(handle):
                 found = pa.ipc.open_stream(handle).schema
-                return Look(schema=found.remove_metadata(), pieces=(Piece(bytes=file.size),))
+                return Look(schema=_decoded(found), pieces=(Piece(bytes=file.size),))
             ipc = pa.ipc.open_file(handle)
             return Look(
-                schema=ipc.schema.remove_metadata(),
+                schema=_decoded(ipc.schema),
                 pieces=divided(_evenly(file.size, ipc.num_record_batches), file.size),
             )
 
@@ -233,6 +233,20 @@ class ArrowFormat:
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         writer = pa.ipc.new_file(stream, schema, options=options)
         return _Grouped(writer, writer.write_table)
+
+
+def _decoded(schema: pa.Schema) -> pa.Schema:
+    """Return a file's schema without metadata.
+
+    Raises
+    ------
+    UnicodeDecodeError
+        A column or time zone has a name that is not UTF-8, which pyarrow looks at when asked.
+    """
+    for field in schema:
+        t = leaf_type(field.type)
+        _ = field.name, t.tz if pa.types.is_timestamp(t) else None
+    return schema.remove_metadata()
 
 
 #: Lists without values, by the ids of the types of lists that have offsets.

@@ -264,3 +264,5 @@ def _explained(url: str) -> Iterator[None]:
                 row=row,
             ) from error
         raise CorruptDataError(f"the file cannot be read: {text}", path=url, row=row) from error
+    except UnicodeDecodeError as error:
+        raise CorruptDataError(f"the header cannot be read: {error}", path=url) from error
