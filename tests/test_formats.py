@@ -1756,3 +1756,25 @@ def test_arrow_files_whose_offsets_lead_out_of_their_buffers(tmp_path, make, val
     with pytest.raises(CorruptDataError, match=r"cannot be read: .*t\.arrow"):
         convert(path, tmp_path / "t.parquet", scheduler="synchronous")
     assert [one.name for one in tmp_path.iterdir()] == ["t.arrow"]
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+def test_arrow_files_whose_nulls_are_miscounted(tmp_path, is_list):
+    buffers = pa.array([1, None, 3]).buffers()
+    values = pa.Array.from_buffers(pa.timestamp("us"), 3, buffers, null_count=2)
+    if is_list:
+        values = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), values)
+    write_directly(pa.table({"t": values}), tmp_path / "t.arrow", "arrow")
+    with pytest.raises(CorruptDataError, match=r"cannot be read: .*null_count.*t\.arrow"):
+        convert(tmp_path / "t.arrow", tmp_path / "ds")
+
+
+def test_arrow_files_whose_dictionaries_have_no_such_index(tmp_path):
+    days, index = pa.array([DAY, None]), pa.array([0, 1, None, 7])
+    for size, path in [(3, tmp_path / "good.arrow"), (4, tmp_path / "bad.arrow")]:
+        values = pa.DictionaryArray.from_arrays(index[:size], days, safe=False)
+        write_directly(pa.table({"t": values}), path, "arrow")
+    convert(tmp_path / "good.arrow", tmp_path / "ds")
+    assert read_table(tmp_path / "ds")["t"].to_pylist() == [DAY, None, None]
+    with pytest.raises(CorruptDataError, match=r"cannot be read: .*7 out of bounds.*bad\.arrow"):
+        convert(tmp_path / "bad.arrow", tmp_path / "no")

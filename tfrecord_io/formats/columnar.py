@@ -259,25 +259,42 @@ _HOLLOW = {
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return a batch of a file, which has offsets as they are in memory, if all lead into it.
+    """Return a batch of a file, which has values as they are in memory, if they are sound.
 
     Raises
     ------
     pyarrow.ArrowInvalid
-        One does not: what stands in memory elsewhere would be taken for a value.
+        An offset or index leads elsewhere, where what stands in memory would be taken for a value;
+        or there are not as many nulls as are said to be.
     """
     for column in batch.columns:
-        _check_offsets(column)
+        _check(column)
     return batch
 
 
-def _check_offsets(array: pa.Array) -> None:
+def _check(array: pa.Array) -> None:
     t = array.type
     if not pa.types.is_temporal(leaf_type(t)):
         array.validate(full=True)
         return
     # That would refuse dates that are no whole days, too; more is told where they are cast.
     array.validate()
+    if isinstance(array, pa.ExtensionArray):
+        _check(array.storage)
+    elif pa.types.is_dictionary(t):
+        pa.DictionaryArray.from_arrays(array.indices, pa.nulls(len(array.dictionary)))
+        _check(array.indices)
+        _check(array.dictionary)
+    elif is_any_list(t):
+        _check_hollow(array)
+        _check(array.values)
+    else:
+        array.view(pa.int32() if t.bit_width == 32 else pa.int64()).validate(full=True)
+
+
+def _check_hollow(array: pa.Array) -> None:
+    """Check lists as they are without their values."""
+    t = array.type
     hollow = _HOLLOW.get(t.id)
     if hollow is not None:
         is_view = pa.types.is_list_view(t) or pa.types.is_large_list_view(t)
@@ -286,8 +303,6 @@ def _check_offsets(array: pa.Array) -> None:
         pa.Array.from_buffers(
             hollow, len(array), own, array.null_count, array.offset, nothing
         ).validate(full=True)
-    if is_any_list(t):
-        _check_offsets(array.values)
 
 
 class _Grouped:
