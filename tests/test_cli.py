@@ -387,6 +387,8 @@ def test_wrong_usage_ends_with_2(data, tmp_path):
     assert "column 'mont' is not in the data set; did you mean 'month'?" in text
     assert "'n' is named twice" in run(*convert, "n,n", code=2).stderr
     assert "'nope'" in run("head", data, "--columns", "nope", code=2).stderr
+    assert r"'n\udcff' is not in" in run(*convert, "n\udcff", code=2).stderr
+    assert r"'n\udcff'; it must be" in run("cat", data, "--path-column", "n\udcff", code=2).stderr
     assert "bogus" in run("head", data, "--filter", "bogus", code=2).stderr
     assert "'n' with" in run("head", data, "--filter", f"n = {10**20}", code=2).stderr
     assert "max_features" in run("head", data, "--limit", "x=1", code=2).stderr

@@ -247,9 +247,9 @@ class TestFiles:
         table = read_table(tmp_path, path_column="file")
         assert table.to_pylist() == [{"n": 1, "p": 1, "file": str(path)}]
         assert read_table(tmp_path, columns=["n"], path_column="file").column_names == ["n", "file"]
-        for taken in ("n", "p"):
+        for bad in ("n", "p", "x\udcff"):
             with pytest.raises(OptionError, match="path_column"):
-                read_table(tmp_path, path_column=taken)
+                read_table(tmp_path, path_column=bad)
 
     def test_memory_storage(self):
         fs = fsspec.filesystem("memory")

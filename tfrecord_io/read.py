@@ -829,6 +829,10 @@ def _check_free(argument: str, name: str, fields: Iterable[pa.Field]) -> None:
         raise OptionError(
             f"{argument} is {name!r}; it must be a name that no column of the data has"
         )
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(f"{argument} is {name!r}; it must be a name in UTF-8") from error
 
 
 def _check_nullable(schema: pa.Schema) -> None:

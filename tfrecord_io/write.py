@@ -176,11 +176,12 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
     names: tuple[Any, ...] = (partition_by,) if is_one else tuple(partition_by)
     if not all(isinstance(name, str) for name in names):
         raise OptionError(f"partition_by is {partition_by!r}; give names of columns")
+    known = schema.names
     for index, name in enumerate(names):
-        found = schema.get_all_field_indices(name)
-        if not found:
-            raise no_column(name, schema.names)
-        if len(found) > 1:
+        # pyarrow would encode the name, which may be no UTF-8.
+        if name not in known:
+            raise no_column(name, known)
+        if known.count(name) > 1:
             raise LayoutError(f"two columns are named {name!r}; rename one of them", feature=name)
         if name in names[:index]:
             raise OptionError(f"the partition column {name!r} is named twice; once is enough")
