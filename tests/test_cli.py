@@ -58,10 +58,10 @@ def rows_of(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def on_terminal(words, columns=100):
+def on_terminal(words, columns=100, **settings):
     """Run the program with a terminal for its output, and return what the terminal got."""
     leader, follower = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **settings}
     process = subprocess.Popen(
         [*PROGRAM, *map(str, words)], stdout=follower, stderr=follower, env=environment
     )
@@ -77,7 +77,8 @@ def on_terminal(words, columns=100):
         got += piece
     os.close(leader)
     assert process.wait(60) == 0, got
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", got.decode().replace("\r\n", "\n"))
+    text = got.decode(settings.get("PYTHONIOENCODING", "utf-8").partition(":")[0])
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.replace("\r\n", "\n"))
 
 
 # --- what is shown --------------------------------------------------------------------------------
@@ -199,6 +200,19 @@ def test_a_terminal_gets_a_table(data):
     assert "2 B: ff 00" in shown
     assert "null" in shown
     assert "[1.5, inf]" in shown
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_without_all_characters_gets_plain_ones(tmp_path, encoding):
+    tfr.write_table(
+        pa.table({"text": ["é" * 100, "x" * 100], "list": [[1] * 5] * 2}), tmp_path / "x"
+    )
+    shown = on_terminal(["head", tmp_path / "x"], PYTHONIOENCODING=f"{encoding}:strict")
+    lines = shown.splitlines()
+    assert set(lines[2]) == {"-"}
+    assert lines[3].startswith("\\xe9" if encoding == "ascii" else "é")
+    assert "xxx...  [1, 1, 1, ... 5 values]" in lines[4]
+    assert "feature" in on_terminal(["stats", tmp_path / "x"], PYTHONIOENCODING=encoding)
 
 
 def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others(data):

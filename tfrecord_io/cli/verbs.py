@@ -16,7 +16,9 @@ Any other exception is a defect of this program and shows its traceback.
 
 from __future__ import annotations
 
+import codecs
 import errno
+import io
 import os
 import sys
 import traceback
@@ -63,6 +65,22 @@ def write(text: str) -> None:
         raise OutputClosed from error
 
 
+#: What tables draw and cut with, where a terminal has no such characters.
+_PLAIN = {"─": "-", "…": "..."}
+
+
+def _in_plain(error: UnicodeError) -> tuple[str, int]:
+    """Return what stands for characters that an encoding lacks; see `codecs.register_error`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lost = error.object[error.start : error.end]
+    plain = (_PLAIN.get(c) or c.encode("ascii", "backslashreplace").decode() for c in lost)
+    return "".join(plain), error.end
+
+
+codecs.register_error("tfrecord_io_plain", _in_plain)
+
+
 class Verb(click.Command):
     """A command that ends with one of the exit codes."""
 
@@ -102,6 +120,8 @@ class Program(click.Group):
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run a command; where not even ``--help`` can be written, say so as commands do."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="tfrecord_io_plain")
         try:
             return super().main(*args, **settings)
         except OSError as error:
