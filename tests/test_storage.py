@@ -657,3 +657,20 @@ def test_credentials_in_an_s3_url_are_refused_and_not_shown(url: str) -> None:
 def test_an_s3_url_without_a_bucket_is_refused() -> None:
     with pytest.raises(OptionError, match="names no bucket"):
         open_storage("s3:///b/x")
+
+
+@pytest.mark.parametrize("options", ["key=a", 5, [("key", "a")]])
+def test_storage_options_that_are_no_mapping(tmp_path: Path, options: Any) -> None:
+    table = pa.table({"a": [1]})
+    tfr.write_table(table, tmp_path / "x")
+    for call in (
+        lambda: tfr.write_table(table, tmp_path / "y", storage_options=options),
+        lambda: tfr.read_table(tmp_path / "x", storage_options=options),
+        lambda: tfr.count_rows("memory://x", storage_options=options),
+        lambda: tfr.verify(tmp_path / "x", storage_options=options),
+        lambda: tfr.convert(tmp_path / "x", tmp_path / "y", target_storage_options=options),
+        lambda: tfr.TFRecordReader(tmp_path / "x" / "part", storage_options=options),
+    ):
+        with pytest.raises(OptionError, match=r"storage_options is a .*; it must be a mapping"):
+            call()
+    assert not (tmp_path / "y").exists()

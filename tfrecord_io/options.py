@@ -7,10 +7,10 @@ line) build them from their own spelling of the same words.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from tfrecord_io.errors import OptionError
 
@@ -51,6 +51,18 @@ def positive(name: str, value: object) -> None:
         raise OptionError(f"{name} is {value!r}; it must be a whole number above 0")
     if int(value) > _INT64_MAX:
         raise OptionError(f"{name} is {value}; it must be at most {_INT64_MAX}")
+
+
+def settings(value: object, name: str = "storage_options") -> dict[str, Any]:
+    """Return a copy of a mapping, empty for None; raise `OptionError` for anything else."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        # Not shown: it may hold what is secret.
+        raise OptionError(
+            f"{name} is a {type(value).__name__}; it must be a mapping of names to values"
+        )
+    return dict(value)
 
 
 def no_column(name: object, names: Sequence[str]) -> OptionError:

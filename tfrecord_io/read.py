@@ -54,6 +54,7 @@ from tfrecord_io.options import (
     RecordType,
     no_column,
     positive,
+    settings,
 )
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
@@ -275,7 +276,7 @@ def plan_scan(
     parsed = parse(filters)
     listing = _list(
         _as_list(path),
-        dict(storage_options or {}),
+        settings(storage_options),
         selection,
         # Others tell nothing of what is asked for.
         describes=lambda manifest: (
@@ -296,7 +297,7 @@ def plan_scan(
 
     plan = ScanPlan(
         locations=listing.locations,
-        storage_options=dict(storage_options or {}),
+        storage_options=settings(storage_options),
         schema=pa.schema([]),
         file_schema=pa.schema([]),
         partition_schema=partitions,
@@ -396,11 +397,11 @@ def plan_files(
         memory_map=memory_map,
         codec=codec,
     )
-    listing = _list(_as_list(path), dict(storage_options or {}), selection, tell)
+    listing = _list(_as_list(path), settings(storage_options), selection, tell)
     none = pa.schema([])
     return ScanPlan(
         locations=listing.locations,
-        storage_options=dict(storage_options or {}),
+        storage_options=settings(storage_options),
         schema=none,
         file_schema=none,
         partition_schema=none,

@@ -23,7 +23,7 @@ from tfrecord_io.compression import detect
 from tfrecord_io.errors import ClosedError, CorruptDataError, TFRecordError, TruncatedRecordError
 from tfrecord_io.frames import PayloadCursor, walk
 from tfrecord_io.index_files import read_index, record_starts
-from tfrecord_io.options import Limits
+from tfrecord_io.options import Limits, settings
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.ranges import Fetch
 from tfrecord_io.record_options import TFRecordOptions, compression_to_read, options_of
@@ -95,7 +95,7 @@ class TFRecordReader(Sequence[bytes]):
     ) -> None:
         self._path = os.fsdecode(path) if isinstance(path, bytes) else path
         self._record_options = options_of(options)
-        self._storage_options = dict(storage_options or {})
+        self._storage_options = settings(storage_options)
         self._options = ScanOptions(
             compression=compression_to_read(self._record_options),
             limits=limits if limits is not None else Limits(),

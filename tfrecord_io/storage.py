@@ -16,6 +16,7 @@ from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.fsspec_storage import FsspecStorage
 from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.local_storage import LocalStorage as LocalStorage
+from tfrecord_io.options import settings
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.redaction import redact as redact
 from tfrecord_io.s3_storage import S3Storage
@@ -74,6 +75,7 @@ def open_storage(
     >>> open_storage("/data/events/")[1]
     '/data/events'
     """
+    options = settings(storage_options)
     text = os.fspath(url)
     if not isinstance(text, str) or not text or "\0" in text:
         raise OptionError(f"{text!r} is not a path or URL")
@@ -107,7 +109,7 @@ def open_storage(
             )
     if protocol == "s3" and not is_chain:
         _check_bucket(text)
-    storage, path = _open_fsspec(text, protocol, dict(storage_options or {}))
+    storage, path = _open_fsspec(text, protocol, options)
     _, slash, name = text.partition("://")[2].rstrip("/").rpartition("/")
     if slash and not is_chain and name != path.rpartition("/")[2]:
         raise OptionError(

@@ -44,6 +44,7 @@ from tfrecord_io.options import (
     choice,
     no_column,
     positive,
+    settings,
 )
 from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
@@ -142,7 +143,7 @@ def plan_write(
     def job(job_id: str, *, skip: bool) -> WriteJob:
         return WriteJob(
             url=os.fspath(path) if not isinstance(storage, LocalStorage) else root,
-            storage_options=dict(storage_options or {}),
+            storage_options=settings(storage_options),
             job_id=job_id,
             mode=mode,
             skip=skip,

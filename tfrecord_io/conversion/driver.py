@@ -31,7 +31,7 @@ from tfrecord_io.formats.detection import (
 )
 from tfrecord_io.layout import EmptyPartition, is_data_name
 from tfrecord_io.manifest import read_manifest
-from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice
+from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice, settings
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.read import Paths, plan_files
 from tfrecord_io.storage import Storage, open_storage
@@ -209,7 +209,7 @@ def convert(
     """
     choice("mode", mode, SaveMode)
     check_scheduler(scheduler)
-    options = dict(target_storage_options or {})
+    options = settings(target_storage_options, "target_storage_options")
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
     writes = _target_format(target, to_format, reads, options)

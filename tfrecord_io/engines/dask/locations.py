@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
+from tfrecord_io.options import settings
 from tfrecord_io.read import Paths
 
 
@@ -31,7 +32,7 @@ def located(
     OptionError
         A file system that is none of fsspec's, or that comes with storage options.
     """
-    options = dict(storage_options or {})
+    options = settings(storage_options)
     if filesystem is None or filesystem == "fsspec":
         return path, options
     # Whoever has a file system has loaded fsspec.
