@@ -198,6 +198,31 @@ class TestRows:
         pd.testing.assert_frame_equal(frame.reset_index(drop=True), expected)
 
     @pytest.mark.parametrize("backend", ["numpy_nullable", None])
+    @pytest.mark.parametrize(
+        ("number", "t"), [(1, pa.time64("ns")), (2**30, pa.date32()), (2**30, pa.date64())]
+    )
+    def test_values_that_are_none_of_pythons(self, tmp_path, backend, number, t):
+        days = 86_400_000 if pa.types.is_date64(t) else 1
+        values = pa.array([None, number * days]).cast(
+            pa.int32() if t.bit_width == 32 else pa.int64()
+        )
+        tfr.write_table(pa.table({"a": [1, 2], "x": values.cast(t)}), tmp_path / "x")
+        frame = tfr.read_tfrecord(tmp_path / "x", dtype_backend=backend)
+        with pytest.raises(tfr.SchemaMismatchError, match=r"'x' is .*='pyarrow'") as caught:
+            frame.compute()
+        assert caught.value.feature == "x"
+        assert frame["a"].compute().tolist() == [1, 2]
+        frame = tfr.read_tfrecord(tmp_path / "x").compute()
+        assert arrow(frame)["x"].combine_chunks().equals(values.cast(t))
+
+    def test_booleans_with_nulls(self, tmp_path):
+        table = pa.table({"a": [1, 2], "p": [True, None]})
+        tfr.write_table(table, tmp_path / "x", partition_by="p")
+        frame = tfr.read_tfrecord(tmp_path / "x", dtype_backend=None).compute()
+        assert frame["p"].dtype == object
+        assert set(frame["p"]) == {True, None}
+
+    @pytest.mark.parametrize("backend", ["numpy_nullable", None])
     def test_categories_are_not_known(self, tmp_path, backend):
         tfr.write_table(pa.table({"s": ["a", "b", "c", "a"]}), tmp_path / "s", rows_per_task=2)
         schema = pa.schema([("s", pa.dictionary(pa.int32(), pa.string()))])

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
-from tfrecord_io.errors import OptionError
+from tfrecord_io.errors import OptionError, SchemaMismatchError
 from tfrecord_io.filters import Filters
 from tfrecord_io.index_files import described_by
 from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType, positive
@@ -107,7 +107,27 @@ class Reader:
         return f"Reader({', '.join(self.plan.locations)})"
 
     def frame(self, table: pa.Table) -> pd.DataFrame:
-        """Return a table with the dtypes that were asked for."""
+        """Return a table with the dtypes that were asked for.
+
+        Raises
+        ------
+        SchemaMismatchError
+            A time or date that would be one of Python's is none.
+        """
+        try:
+            return self._frame(table)
+        except ValueError as error:
+            field = next((one for one in table.schema if not self._fits(table, one.name)), None)
+            if field is None:
+                raise
+            raise SchemaMismatchError(
+                f"column {field.name!r} is {field.type}, and the dtypes of "
+                f"dtype_backend={self.dtype_backend!r} cannot hold a value: {error}; take "
+                "dtype_backend='pyarrow', or leave the column out",
+                feature=field.name,
+            ) from error
+
+    def _frame(self, table: pa.Table) -> pd.DataFrame:
         from tfrecord_io.engines.dask.frames import types_mapper
 
         return table.to_pandas(
@@ -115,6 +135,13 @@ class Reader:
             ignore_metadata=True,
             use_threads=False,
         )
+
+    def _fits(self, table: pa.Table, name: str) -> bool:
+        try:
+            self._frame(table.select([name]))
+        except ValueError:
+            return False
+        return True
 
     def rows_of(self, tasks: tuple[ScanTask, ...]) -> int | None:
         """Return how many rows a partition has, if that is known without reading."""
@@ -215,7 +242,9 @@ def read_tfrecord(
         Whether a last column says which file a row is from; True names it ``path``.
     dtype_backend : {"pyarrow", "numpy_nullable"} or None
         Arrow's dtypes, which keep every type; pandas' nullable ones; or, with None, NumPy's, in
-        which integers with nulls become floats, and lists and bytes become objects.
+        which integers with nulls become floats, and booleans with nulls, lists and bytes become
+        objects. A time that is no whole microsecond, or a date beyond the year 9999, is an error
+        with all but Arrow's.
     storage_options : mapping, optional
         For the fsspec file system.
     filesystem : fsspec.AbstractFileSystem, optional
