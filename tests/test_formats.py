@@ -1778,3 +1778,17 @@ def test_arrow_files_whose_dictionaries_have_no_such_index(tmp_path):
     assert read_table(tmp_path / "ds")["t"].to_pylist() == [DAY, None, None]
     with pytest.raises(CorruptDataError, match=r"cannot be read: .*7 out of bounds.*bad\.arrow"):
         convert(tmp_path / "bad.arrow", tmp_path / "no")
+
+
+@pytest.mark.parametrize("fmt", ["csv", "parquet", "avro"])
+@pytest.mark.parametrize("t", [pa.int64(), pa.float64()])
+def test_errors_quote_no_whole_values(tmp_path, fmt, t):
+    path, value = tmp_path / f"x.{fmt}", "x" * 1_000_000
+    if fmt == "avro":
+        TestAvro().write(path, [{"name": "a", "type": "string"}], {"a": value})
+    else:
+        write_directly(pa.table({"a": [value]}), path, fmt)
+    with pytest.raises(SchemaMismatchError, match=r"xxx \.\.\. ") as caught:
+        convert(path, tmp_path / "ds", schema=pa.schema([("a", t)]))
+    assert caught.value.row == 0
+    assert len(caught.value.what) < 700

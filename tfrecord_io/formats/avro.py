@@ -32,7 +32,7 @@ from tfrecord_io.errors import (
     TFRecordError,
     UnsupportedTypeError,
 )
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, said
 from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
 #: Rows that are made a batch, unless the values are large.
@@ -140,7 +140,7 @@ class _Source:
                 raise
             _refuse_codec(error, self.url)
             raise CorruptDataError(
-                f"the file is not Avro, or damaged: {str(error) or type(error).__name__}",
+                f"the file is not Avro, or damaged: {said(error)}",
                 path=self.url,
                 row=row(),
             ) from error

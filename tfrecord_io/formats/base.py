@@ -42,6 +42,9 @@ from tfrecord_io.storage import Storage
 #: A large file is divided into pieces of about so many bytes, where its format allows it.
 PIECE_BYTES = 128 * 1024 * 1024
 
+#: How much of a long error text is told: all digits of a float, at least.
+_HEAD_CHARACTERS, _TAIL_CHARACTERS = 300, 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
@@ -234,6 +237,14 @@ class Format(Protocol):
         """
 
 
+def said(error: Exception) -> str:
+    """Return what an error says without the middle of a long text, which may be a whole value."""
+    text = str(error) or type(error).__name__
+    if len(text) <= _HEAD_CHARACTERS + _TAIL_CHARACTERS:
+        return text
+    return f"{text[:_HEAD_CHARACTERS]} ... {text[-_TAIL_CHARACTERS:]}"
+
+
 @contextlib.contextmanager
 def damage_named(url: str) -> Iterator[None]:
     """Raise what pyarrow says of a damaged file as `CorruptDataError` with the file's path.
@@ -243,7 +254,7 @@ def damage_named(url: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise CorruptDataError(f"the file cannot be read: {error}", path=url) from error
+        raise CorruptDataError(f"the file cannot be read: {said(error)}", path=url) from error
     except MemoryError as error:
         raise CorruptDataError(
             "the file cannot be read: it is damaged, or a part of it is larger than memory",
@@ -252,7 +263,7 @@ def damage_named(url: str) -> Iterator[None]:
     except OSError as error:
         if error.errno is not None:
             raise
-        raise CorruptDataError(f"the file cannot be read: {error}", path=url) from error
+        raise CorruptDataError(f"the file cannot be read: {said(error)}", path=url) from error
 
 
 def divided(
@@ -340,7 +351,7 @@ def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatchError(
             f"column {field.name!r} is {array.type}, and its values do not fit {field.type}: "
-            f"{error}; give the column another type in the schema",
+            f"{said(error)}; give the column another type in the schema",
             path=url,
             feature=field.name,
             row=row_of(lambda part: not casts(part, field.type), array, row),

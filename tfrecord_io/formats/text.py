@@ -27,7 +27,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, refuse_twins
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, refuse_twins, said
 from tfrecord_io.schema import is_any_list
 
 _BLOCK_BYTES = 4 * 1024 * 1024
@@ -252,17 +252,18 @@ def _explained(url: str) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        text = str(error)
-        match = _ROW.search(text)
+        match = _ROW.search(str(error))
         row = int(match[1]) - 2 if match else None
-        if "conversion error" in text:
+        if "conversion error" in str(error):
             raise SchemaMismatchError(
-                f"a value does not fit its column: {text}; types were told by the first "
+                f"a value does not fit its column: {said(error)}; types were told by the first "
                 f"{_BLOCK_BYTES // 1024**2} MiB of the file or by the schema: give a schema in "
                 "which this column has another type",
                 path=url,
                 row=row,
             ) from error
-        raise CorruptDataError(f"the file cannot be read: {text}", path=url, row=row) from error
+        raise CorruptDataError(
+            f"the file cannot be read: {said(error)}", path=url, row=row
+        ) from error
     except UnicodeDecodeError as error:
         raise CorruptDataError(f"the header cannot be read: {error}", path=url) from error
