@@ -771,6 +771,27 @@ class TestCsv:
         result = convert(tmp_path / "x.csv", tmp_path / "ds")
         assert (result.files, result.rows) == (0, 0)
 
+    @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz"])
+    @pytest.mark.parametrize("size", [7, 8, 64])
+    def test_a_header_without_a_line_end(
+        self, tmp_path: Path, name: str, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(text, "_BLOCK_BYTES", size)
+        for data in (b'"a",b,cd', b"a,b,cd\n", b"\n\na,b,cd"):
+            (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+            convert(tmp_path / name, tmp_path / "y.arrow", mode="overwrite")
+            with pa.ipc.open_file(tmp_path / "y.arrow") as reader:
+                table = reader.read_all()
+            assert table.schema == pa.schema([(n, pa.null()) for n in ("a", "b", "cd")])
+            assert table.num_rows == 0
+            convert(tmp_path / name, tmp_path / "y.arrow", columns=["b"], mode="overwrite")
+
+    def test_a_quote_that_is_not_closed(self, tmp_path: Path) -> None:
+        for data in (b'"a,b\n1,2\n', b'"a,b', b'a,"'):
+            (tmp_path / "x.csv").write_bytes(data)
+            with pytest.raises(CorruptDataError, match=r"quote in the header.*x\.csv"):
+                convert(tmp_path / "x.csv", tmp_path / "ds")
+
     @pytest.mark.parametrize("options", [{}, {"schema": pa.schema([("b", pa.int64())])}])
     def test_names_that_are_not_utf_8(self, tmp_path: Path, options: Any) -> None:
         path = tmp_path / "x.csv"

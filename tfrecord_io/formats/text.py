@@ -83,12 +83,12 @@ class CsvFormat:
         import pyarrow.csv as pcsv
 
         with _explained(file.url):
-            names, block_bytes = self._names(file)
+            names, block_bytes, line_end = self._names(file)
             if not names:
                 yield None
                 return
             refuse_twins(names, types, file.url)
-            with file.open_decompressed() as stream:
+            with _opened(file, line_end) as stream:
                 yield pcsv.open_csv(
                     stream,
                     read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
@@ -107,13 +107,16 @@ class CsvFormat:
                     ),
                 )
 
-    def _names(self, file: InputFile) -> tuple[list[str], int]:
-        """Return the columns, none of an empty file, and the length of a block with them."""
+    def _names(self, file: InputFile) -> tuple[list[str], int, bytes]:
+        """Return the columns, none of an empty file, and how to open it.
+
+        That is the length of a block with them, and what a header lacks that is all of the file.
+        """
         import pyarrow.csv as pcsv
 
-        block_bytes = _BLOCK_BYTES
+        block_bytes, line_end = _BLOCK_BYTES, b""
         while True:
-            with file.open_decompressed() as stream:
+            with _opened(file, line_end) as stream:
                 try:
                     reader = pcsv.open_csv(
                         stream,
@@ -127,9 +130,14 @@ class CsvFormat:
                         raise
                     # pyarrow says so of a block without a whole line, too.
                 else:
-                    return list(reader.schema.names), block_bytes
+                    return list(reader.schema.names), block_bytes, line_end
             if not _is_longer(file, block_bytes):
-                return [], block_bytes
+                if line_end:
+                    _refuse_open_quote(file)
+                    return [], block_bytes, line_end
+                line_end = b"\n"
+                block_bytes += 1
+                continue
             if block_bytes >= _MOST_BLOCK_BYTES:
                 raise CorruptDataError(
                     f"the first line is longer than {block_bytes // 1024**2} MiB", path=file.url
@@ -150,6 +158,19 @@ class CsvFormat:
             if is_any_list(t) or pat.is_binary(t) or pat.is_fixed_size_binary(t):
                 raise UnsupportedTypeError(f"text cannot hold {t}", feature=field.name)
         return _Writer(stream, schema, self.delimiter)
+
+
+@contextlib.contextmanager
+def _opened(file: InputFile, line_end: bytes) -> Iterator[Any]:
+    with file.open_decompressed() as stream:
+        yield io.BytesIO(stream.read() + line_end) if line_end else stream
+
+
+def _refuse_open_quote(file: InputFile) -> None:
+    """Raise `CorruptDataError` if a file without a whole line has a quote; others are blank."""
+    with file.open_decompressed() as stream:
+        if b'"' in stream.read():
+            raise CorruptDataError("a quote in the header is not closed", path=file.url)
 
 
 def _is_longer(file: InputFile, size: int) -> bool:
