@@ -27,6 +27,7 @@ from tests.support.trees import data_files, tree
 from tfrecord_io import convert, read_table, write_table
 from tfrecord_io.conversion.source import plan_source, read_piece
 from tfrecord_io.errors import (
+    CompressionError,
     CorruptDataError,
     EncodeError,
     InferenceError,
@@ -1813,3 +1814,14 @@ def test_errors_quote_no_whole_values(tmp_path, fmt, t):
         convert(path, tmp_path / "ds", schema=pa.schema([("a", t)]))
     assert caught.value.row == 0
     assert len(caught.value.what) < 700
+
+
+@pytest.mark.parametrize("fmt", ["csv", "jsonl"])
+def test_damaged_compression(tmp_path, fmt):
+    path = tmp_path / f"x.{fmt}.gz"
+    data = gzip.compress(b'{"a": 1}\n' * 1000 if fmt == "jsonl" else b"a\n" + b"1\n" * 1000)
+    for damaged in (data[:-10], data[:-6] + b"\0" * 6):
+        path.write_bytes(damaged)
+        with pytest.raises(CompressionError) as caught:
+            convert(path, tmp_path / "ds")
+        assert caught.value.path == str(path)

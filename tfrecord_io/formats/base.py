@@ -29,6 +29,7 @@ import pyarrow.types as pat
 from tfrecord_io.compression import HEAD_BYTES, Compression, detect
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import (
+    CompressionError,
     CorruptDataError,
     EncodeError,
     SchemaMismatchError,
@@ -113,7 +114,7 @@ class InputFile:
             if compression is None:
                 yield handle
             else:
-                yield io.BufferedReader(_Decompressed(handle, compression))
+                yield io.BufferedReader(_Decompressed(handle, compression, self.url))
 
 
 def _head(handle: BinaryIO) -> bytes:
@@ -124,14 +125,19 @@ def _head(handle: BinaryIO) -> bytes:
 
 
 class _Decompressed(io.RawIOBase):
-    def __init__(self, handle: BinaryIO, compression: Compression) -> None:
+    def __init__(self, handle: BinaryIO, compression: Compression, url: str) -> None:
         self._stream = decompressor(compression, handle)
+        self._url = url
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
+        try:
+            data = self._stream.read(len(buffer))
+        except CompressionError as error:
+            error.path = self._url
+            raise
         buffer[: len(data)] = data
         return len(data)
 
