@@ -233,6 +233,14 @@ def test_what_stands_outside_of_a_slice_does_not_count() -> None:
     assert written(numbers.slice(1, 1), numbers.type).to_pylist() == [1]
 
 
+@pytest.mark.parametrize("t", [pa.string(), pa.large_string()])
+def test_buffers_may_be_longer(t: pa.DataType) -> None:
+    _, ends, data = pa.array(["a", "é"], t).buffers()
+    longer = pa.py_buffer(ends.to_pybytes() + b"x" * 3)
+    values = pa.Array.from_buffers(t, 2, [None, longer, data])
+    assert written(values, t).to_pylist() == [b"a", "é".encode()]
+
+
 def test_the_first_bad_row_then_the_first_bad_column() -> None:
     schema = pa.schema([("a", pa.uint64()), ("b", pa.float64()), ("c", pa.list_(pa.int8()))])
     rows = {"a": [0, 0, 2**63], "b": [0, 1e300, 0], "c": [[0], [None], [None]]}

@@ -630,8 +630,10 @@ def _text_faults(values: pa.Array) -> _Faults:
     if ends is None or data is None or not data.size:
         return []
     is_large = pat.is_large_binary(values.type)
-    offsets = np.frombuffer(ends, np.int64 if is_large else np.int32)
-    first, last = offsets[values.offset], offsets[values.offset + len(values)]
+    # A buffer may be longer, and by less than an offset.
+    end = values.offset + len(values)
+    offsets = np.frombuffer(ends, np.int64 if is_large else np.int32, end + 1)
+    first, last = offsets[values.offset], offsets[end]
     # ASCII, as most are, is seen many times as fast.
     if first == last or np.frombuffer(data, np.uint8)[first:last].max() < 0x80:
         return []
