@@ -1204,6 +1204,16 @@ class TestAvro:
             fastavro.writer(file, schema, rows, codec=codec, sync_interval=500)
         hold_damage_to_our_errors(tmp_path / "x.avro", "avro")
 
+    def test_fewer_records_than_a_block_has(self, tmp_path: Path) -> None:
+        path = tmp_path / "x.avro"
+        self.write(path, [{"name": "a", "type": "long"}], *[{"a": 5}] * 60)
+        # The counts of records and of bytes as zigzag numbers of Avro: 60 twice.
+        data = path.read_bytes()
+        assert data.count(b"\x78\x78") == 1
+        path.write_bytes(data.replace(b"\x78\x78", b"\x14\x78"))
+        with pytest.raises(CorruptDataError, match=r"more than its records.*x\.avro, row 10"):
+            convert(path, tmp_path / "ds")
+
     @pytest.mark.parametrize(
         "schema",
         [b"{", b"\xff", b"5", b"[" * 10_000, b'{"type": "record", "name": "r", "fields": [5]}'],

@@ -16,7 +16,7 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, BinaryIO, Literal
@@ -75,12 +75,13 @@ class AvroFormat:
         del piece, found
         with file.open() as handle:
             source = _Source(handle, file)
-            reader, types = _open(source)
-            _keep_plain(reader.writer_schema)
+            blocks, types = _open(source)
+            _keep_plain(blocks.writer_schema)
+            records = _records(blocks)
             asked = {*schema.names}
             wanted = pa.schema([field for field in types if field.name in asked])
             done = 0
-            while rows := _rows(reader, source, done):
+            while rows := _rows(records, source, done):
                 with source.damage_named():
                     batch = _record_batch(rows, wanted)
                 yield batch
@@ -127,6 +128,9 @@ class _Source:
         self._has_failed = False
         return data
 
+    def tell(self) -> int:
+        return self._handle.tell()
+
     @contextlib.contextmanager
     def damage_named(self, row: Callable[[], int | None] = lambda: None) -> Iterator[None]:
         """Raise what fastavro says of the file as `CorruptDataError`; the store's errors pass.
@@ -147,10 +151,18 @@ class _Source:
 
 
 def _open(source: _Source) -> tuple[Any, pa.Schema]:
-    """Return fastavro's reader of a file, and the columns."""
+    """Return fastavro's reader of a file's blocks, and the columns."""
     with source.damage_named():
-        reader = _fastavro().reader(source)
-        return reader, _arrow_schema(reader.writer_schema, source.url)
+        blocks = _fastavro().block_reader(source)
+        return blocks, _arrow_schema(blocks.writer_schema, source.url)
+
+
+def _records(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    for block in blocks:
+        yield from block
+        # fastavro takes the count of records for the truth.
+        if block.bytes_.read(1):
+            raise ValueError(f"the block at byte offset {block.offset} has more than its records")
 
 
 def _refuse_codec(error: Exception, url: str) -> None:
@@ -161,12 +173,12 @@ def _refuse_codec(error: Exception, url: str) -> None:
         ) from error
 
 
-def _rows(reader: Any, source: _Source, done: int) -> list[dict[str, Any]]:
+def _rows(records: Iterator[dict[str, Any]], source: _Source, done: int) -> list[dict[str, Any]]:
     """Return the rows of the next batch; none at the end."""
     rows: list[dict[str, Any]] = []
     with source.damage_named(lambda: done + len(rows)):
         # What came before an error is in the list.
-        rows.extend(itertools.islice(reader, _BATCH_ROWS))
+        rows.extend(itertools.islice(records, _BATCH_ROWS))
     return rows
 
 
