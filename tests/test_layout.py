@@ -291,6 +291,8 @@ def test_values_of_a_given_type(
         (pa.float64(), "x"),
         (pa.float32(), "1e300"),
         (pa.decimal128(3, 0), "1000"),
+        (pa.decimal128(3, 0), "1.5"),
+        (pa.decimal128(3, 3), "15611.902743064666714e-54"),
         (pa.decimal128(3, 0), "x"),
         (pa.date32(), "2026-02-30"),
         (pa.timestamp("s"), "soon"),

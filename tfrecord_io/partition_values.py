@@ -341,7 +341,12 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
             )
         return narrow
     if pat.is_decimal(t):
-        return pa.array([None if x is None else Decimal(x) for x in texts], t)
+        decimals = [None if x is None else Decimal(x) for x in texts]
+        found = pa.array(decimals, t)
+        if found.to_pylist() != decimals:
+            # Of numbers that are far from the scale pyarrow makes zeros.
+            raise ValueError("rescaling it would cause data loss")
+        return found
     if pat.is_date(t):
         return pa.array(
             [None if x is None else date.fromisoformat(x) for x in texts], pa.date32()

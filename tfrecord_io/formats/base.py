@@ -245,7 +245,11 @@ class Format(Protocol):
 
 def said(error: Exception) -> str:
     """Return what an error says without the middle of a long text, which may be a whole value."""
-    text = str(error) or type(error).__name__
+    return shortened(str(error) or type(error).__name__)
+
+
+def shortened(text: str) -> str:
+    """Return a text without its middle if it is long."""
     if len(text) <= _HEAD_CHARACTERS + _TAIL_CHARACTERS:
         return text
     return f"{text[:_HEAD_CHARACTERS]} ... {text[-_TAIL_CHARACTERS:]}"

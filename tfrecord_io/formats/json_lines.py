@@ -32,9 +32,9 @@ import pyarrow.types as pat
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
+from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of, shortened
 from tfrecord_io.formats.exact import INTEGERS_END, leaves
-from tfrecord_io.formats.json_text import MOST_LINE_BYTES, JsonText, refuse_rounded
+from tfrecord_io.formats.json_text import MOST_LINE_BYTES, MOST_SCALE, JsonText, refuse_changed
 from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
 #: pyarrow reads so much at a time, in which a line has room.
@@ -84,17 +84,19 @@ class JsonLinesFormat:
         if found is not None:
             given = {*schema.names}
             parsed += [field for field in found if field.name not in given]
-        floats = {f.name: leaf_type(f.type) for f in schema if pat.is_floating(leaf_type(f.type))}
+        leaf_types = {field.name: leaf_type(field.type) for field in schema}
+        numbers = {
+            name: t for name, t in leaf_types.items() if pat.is_floating(t) or pat.is_decimal(t)
+        }
         count = _Count()
         with file.open_decompressed() as stream, _explained(file.url, count):
-            text = JsonText(stream, file.url, bared=floats if found is None else ())
+            text = JsonText(stream, file.url, numbers, is_bared=found is None)
             unexpected = "ignore" if found is None else "error"
             reader = _open(text, pa.schema(parsed), unexpected)
             is_checked = False
             for batch in reader or ():
-                tells = functools.partial(_may_be_rounded, zeros=text.has_tiny)
-                if not is_checked and any(tells(batch[name]) for name in floats):
-                    refuse_rounded(file, floats)
+                if not is_checked and any(_may_change(batch[name], text) for name in numbers):
+                    refuse_changed(file, numbers)
                     is_checked = True
                 yield _decoded(batch, schema, file.url, count.rows)
                 count.rows += batch.num_rows
@@ -141,13 +143,12 @@ def _explained(url: str, count: _Count) -> Iterator[None]:
     try:
         yield
     except pa.ArrowException as error:
-        text = str(error)
-        match = _ROW.search(text)
+        match = _ROW.search(str(error))
         row = count.rows + int(match[1]) if match else None
-        text = _ROW.sub("", text)
+        text = shortened(_ROW.sub("", str(error)))
         if row is None and count.rows:
             text += f" (behind row {count.rows - 1})"
-        if any(sign in text for sign in _MISFIT):
+        if any(sign in str(error) for sign in _MISFIT):
             raise SchemaMismatchError(
                 f"a value does not fit its column: {text}; types were told by the first "
                 f"{_BLOCK_BYTES // 1024**2} MiB of the file or by the schema: give a schema that "
@@ -165,13 +166,15 @@ def _key(name: str) -> str:
     return json.dumps(name, ensure_ascii=False)
 
 
-def _may_be_rounded(array: pa.Array, zeros: bool) -> bool:
-    """Return whether there are floats so large that they may be another number, or zeros."""
+def _may_change(array: pa.Array, text: JsonText) -> bool:
+    """Return whether there may be numbers that were others in the text."""
     values = leaves(array)
+    if pat.is_decimal(values.type):
+        return text.has_far or abs(values.type.scale) > MOST_SCALE
     if not pat.is_floating(values.type):
         return False
     found = pc.greater_equal(pc.abs(values), float(INTEGERS_END))
-    if zeros:
+    if text.has_tiny:
         found = pc.or_(found, pc.equal(values, 0.0))
     return bool(pc.any(found, min_count=0).as_py())
 

@@ -4,8 +4,9 @@ pyarrow's parser (26.0.1) ends the process at a ``null`` in the place of an obje
 inside thousands of others, and takes an object that spans lines if it does not span blocks. So each
 line must be objects that nest no deeper than `_MOST_DEPTH`.
 
-Of a number it gives the nearest double. Which of them were other numbers is found by reading the
-lines in which there may be such with the standard library's parser, which gives their digits.
+Of a number it gives the nearest double, or a decimal whose arithmetic may have overflowed. Which of
+them were other numbers is found by reading the lines in which there may be such with the standard
+library's parser, which gives their digits.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError
-from tfrecord_io.formats.base import InputFile
+from tfrecord_io.formats.base import InputFile, shortened
 from tfrecord_io.formats.exact import INTEGERS_END
 
 #: A line must not be longer.
@@ -58,13 +61,17 @@ class JsonText(io.RawIOBase):
         The file's bytes, decompressed.
     url : str
         For errors.
-    bared : collection of str, optional
-        The columns in which ``"NaN"``, ``"Infinity"`` and ``"-Infinity"`` lose their quotes.
+    numbers : mapping of str to pyarrow.DataType, optional
+        Columns of floats and decimals, and the types of their values.
+    is_bared : bool
+        Whether ``"NaN"``, ``"Infinity"`` and ``"-Infinity"`` lose their quotes where floats are.
 
     Attributes
     ----------
     has_tiny : bool
-        Whether there was anything so far that may be a number which becomes zero.
+        Whether there was anything so far that may be a number which no float tells from zero.
+    has_far : bool
+        Whether there was anything that may be a number which pyarrow makes another decimal.
 
     Raises
     ------
@@ -72,11 +79,22 @@ class JsonText(io.RawIOBase):
         When read: a line is not UTF-8, not objects, or too long, or its values nest too deep.
     """
 
-    def __init__(self, stream: BinaryIO, url: str, bared: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        stream: BinaryIO,
+        url: str,
+        numbers: Mapping[str, pa.DataType] | None = None,
+        *,
+        is_bared: bool = False,
+    ) -> None:
         self._lines = _some_lines(stream, url)
-        self._bared = {*bared}
         self._ready = memoryview(b"")
+        numbers = numbers or {}
+        self._floats = {name for name, t in numbers.items() if pat.is_floating(t)}
+        self._has_decimals = len(self._floats) < len(numbers)
+        self._is_bared = is_bared
         self.has_tiny = False
+        self.has_far = False
 
     def readable(self) -> bool:
         """See `io.RawIOBase`."""
@@ -88,8 +106,11 @@ class JsonText(io.RawIOBase):
             lines = next(self._lines, None)
             if lines is None:
                 break
-            self.has_tiny = self.has_tiny or _may_hold_tiny(lines)
-            if self._bared and _WORD.search(lines):
+            if self._floats and not self.has_tiny:
+                self.has_tiny = _may_hold_tiny(lines)
+            if self._has_decimals and not self.has_far:
+                self.has_far = bool(_FAR.search(lines))
+            if self._floats and self._is_bared and _WORD.search(lines):
                 lines = _STRING_AND_VALUES.sub(self._bare, lines)
             self._ready = memoryview(lines)
         given = self._ready[: len(buffer)]
@@ -99,7 +120,7 @@ class JsonText(io.RawIOBase):
 
     def _bare(self, found: re.Match[bytes]) -> bytes:
         string, values = found[1], found[2]
-        if values and _WORD.search(values) and _text_of(string) in self._bared:
+        if values and _WORD.search(values) and _text_of(string) in self._floats:
             return string + _WORD.sub(rb"\1", values)
         return found[0]
 
@@ -208,6 +229,11 @@ _TINY_EXPONENT = re.compile(rb"-(?<=[eE]-)0*\d{3}")
 _MANY_ZEROS = b"0" * 200
 _NONZERO = re.compile("[^eE]*[1-9]")
 
+#: What there is in a number that pyarrow's arithmetic of decimals may not have room for: with fewer
+#: digits before and behind its point, no exponent and a scale of so many it has.
+_FAR = re.compile(rb"\d{39}|\d[eE]")
+MOST_SCALE = 38
+
 #: Of the words pyarrow takes more spellings than the standard library.
 _STRING_OR_WORD = re.compile(rb"(" + _STRING + rb")|-?(?:NaN|Inf(?:inity)?)")
 
@@ -221,58 +247,93 @@ class _Digits(str):
 _DECODER = json.JSONDecoder(parse_int=_Digits, parse_float=_Digits, strict=False)
 
 
-def refuse_rounded(file: InputFile, floats: Mapping[str, pa.DataType]) -> None:
-    """Raise `SchemaMismatchError` for a number in columns of floats that pyarrow changes too much.
+def refuse_changed(file: InputFile, numbers: Mapping[str, pa.DataType]) -> None:
+    """Raise `SchemaMismatchError` for a number that pyarrow changes too much.
 
-    That is a whole number that none of its type is, and one that is not zero and becomes zero.
+    In columns of floats that is a whole number that none of its type is, and one that is not zero
+    and becomes zero; in columns of decimals any that is none of its type.
+
+    Parameters
+    ----------
+    file : InputFile
+        The file.
+    numbers : mapping of str to pyarrow.DataType
+        See `JsonText`.
     """
+    has_decimals = any(map(pat.is_decimal, numbers.values()))
+    is_scaled = any(pat.is_decimal(t) and abs(t.scale) > MOST_SCALE for t in numbers.values())
+
+    def may_change(lines: bytes) -> bool:
+        if is_scaled or _may_hold_tiny(lines) or _LONG_WHOLE.search(lines):
+            return True
+        return has_decimals and bool(_FAR.search(lines))
+
     with file.open_decompressed() as stream:
-        for lines in _some_lines(stream, file.url):
-            if not _may_hold_tiny(lines) and not _LONG_WHOLE.search(lines):
-                continue
-            for line in lines.split(b"\n"):
-                if not _may_hold_tiny(line) and not _LONG_WHOLE.search(line):
-                    continue
-                try:
-                    _refuse_rounded_in(line, floats, file.url)
-                except json.JSONDecodeError as error:
-                    raise CorruptDataError(
-                        f"a line cannot be read: {error.msg} at character {error.pos}",
-                        path=file.url,
-                    ) from error
+        for lines in filter(may_change, _some_lines(stream, file.url)):
+            for line in filter(may_change, lines.split(b"\n")):
+                _refuse_changed_in(line, numbers, file.url)
 
 
 def _may_hold_tiny(lines: bytes) -> bool:
     return bool(_MANY_ZEROS in lines or _TINY_EXPONENT.search(lines))
 
 
-def _refuse_rounded_in(line: bytes, floats: Mapping[str, pa.DataType], url: str) -> None:
-    for row in _objects(line):
-        for name, t in floats.items():
+def _refuse_changed_in(line: bytes, numbers: Mapping[str, pa.DataType], url: str) -> None:
+    for row in _objects(line, url):
+        for name, t in numbers.items():
             for number in _numbers_in(row.get(name)):
-                if number.lstrip("-").isdigit():
-                    if not _is_kept(number, t):
-                        what = f"is no {t}; give a schema in which it is a decimal"
-                        raise _rounded(url, name, number, what)
-                elif not float(number) and _NONZERO.match(number):
-                    what = "no double tells from zero; write 0 if that is what it stands for"
-                    raise _rounded(url, name, number, what)
+                what = _what_is_changed(number, t)
+                if what is not None:
+                    raise SchemaMismatchError(
+                        f"column {name!r} holds {shortened(number)}, which {what}",
+                        path=url,
+                        feature=name,
+                    )
 
 
-def _is_kept(whole: str, t: pa.DataType) -> bool:
+def _what_is_changed(number: str, t: pa.DataType) -> str | None:
+    if pat.is_decimal(t):
+        is_kept = _is_decimal(number, t)
+        return None if is_kept else f"is no {t}; give a schema with a type that has room for it"
+    if number.lstrip("-").isdigit():
+        is_kept = _is_float(number, t)
+        return None if is_kept else f"is no {t}; give a schema in which it is a decimal"
+    if not float(number) and _NONZERO.match(number):
+        return "no double tells from zero; write 0 if that is what it stands for"
+    return None
+
+
+def _is_decimal(number: str, t: pa.DataType) -> bool:
+    try:
+        _, digits, exponent = Decimal(number).as_tuple()
+    except InvalidOperation:
+        # Its exponent is beyond all.
+        return False
+    significant = len("".join(map(str, digits)).rstrip("0"))
+    exponent = int(exponent) + len(digits) - significant
+    if digits[0] == 0:
+        return True
+    return bool(exponent >= -t.scale and significant + exponent <= t.precision - t.scale)
+
+
+def _is_float(whole: str, t: pa.DataType) -> bool:
     if len(whole) > _MOST_DIGITS:
         return False
     number = int(whole)
-    return abs(number) < INTEGERS_END or number == pa.scalar(float(number), t).as_py()
+    return abs(number) < INTEGERS_END or bool(number == pa.scalar(float(number), t).as_py())
 
 
-def _objects(line: bytes) -> Iterator[dict[str, Any]]:
+def _objects(line: bytes, url: str) -> Iterator[dict[str, Any]]:
     """Read the objects of a line, whose numbers are `_Digits`; words among them are left out."""
     text = _STRING_OR_WORD.sub(lambda found: found[1] or b"0", line).decode(errors="replace")
-    while text := text.strip():
-        found, end = _DECODER.raw_decode(text)
-        yield found
-        text = text[end:]
+    try:
+        while text := text.strip():
+            found, end = _DECODER.raw_decode(text)
+            yield found
+            text = text[end:]
+    except json.JSONDecodeError as error:
+        what = f"a line cannot be read: {error.msg} at character {error.pos}"
+        raise CorruptDataError(what, path=url) from error
 
 
 def _numbers_in(value: Any) -> Iterator[_Digits]:
@@ -281,9 +342,3 @@ def _numbers_in(value: Any) -> Iterator[_Digits]:
     elif isinstance(value, list):
         for item in value:
             yield from _numbers_in(item)
-
-
-def _rounded(url: str, name: str, number: str, what: str) -> SchemaMismatchError:
-    return SchemaMismatchError(
-        f"column {name!r} holds {number}, which {what}", path=url, feature=name
-    )

@@ -283,8 +283,9 @@ def _explained(url: str) -> Iterator[None]:
                 path=url,
                 row=row,
             ) from error
-        raise CorruptDataError(
-            f"the file cannot be read: {said(error)}", path=url, row=row
-        ) from error
+        what = f"the file cannot be read: {said(error)}"
+        if "straddl" in what:
+            what = f"a row is longer than {_BLOCK_BYTES // 1024**2} MiB, or a quote is not closed"
+        raise CorruptDataError(what, path=url, row=row) from error
     except UnicodeDecodeError as error:
         raise CorruptDataError(f"the header cannot be read: {error}", path=url) from error
