@@ -1880,7 +1880,8 @@ def test_decimals_never_overflow_in_silence(tmp_path: Path, form: str) -> None:
             array = pa.array([Decimal(text)], pa.decimal256(76, 40))
         try:
             if form == "jsonl":
-                (tmp_path / "x.jsonl").write_text(f'{{"x": {text}}}')
+                text_in_json = rng.choice([text, f'"{text}"'])
+                (tmp_path / "x.jsonl").write_text(f'{{"x": {text_in_json}}}')
                 convert(tmp_path / "x.jsonl", tmp_path / "x.arrow", schema=pa.schema({"x": t}))
                 array = pa.ipc.open_file(tmp_path / "x.arrow").read_all()["x"]
                 (tmp_path / "x.arrow").unlink()

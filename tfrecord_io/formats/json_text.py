@@ -281,7 +281,9 @@ def _may_hold_tiny(lines: bytes) -> bool:
 def _refuse_changed_in(line: bytes, numbers: Mapping[str, pa.DataType], url: str) -> None:
     for row in _objects(line, url):
         for name, t in numbers.items():
-            for number in _numbers_in(row.get(name)):
+            # pyarrow reads decimals in quotes, too.
+            kind = str if pat.is_decimal(t) else _Digits
+            for number in _leaves(row.get(name), kind):
                 what = _what_is_changed(number, t)
                 if what is not None:
                     raise SchemaMismatchError(
@@ -307,10 +309,12 @@ def _is_decimal(number: str, t: pa.DataType) -> bool:
     try:
         _, digits, exponent = Decimal(number).as_tuple()
     except InvalidOperation:
-        # Its exponent is beyond all.
+        # Its exponent is beyond all, or it is a text.
+        return False
+    if isinstance(exponent, str):
         return False
     significant = len("".join(map(str, digits)).rstrip("0"))
-    exponent = int(exponent) + len(digits) - significant
+    exponent += len(digits) - significant
     if digits[0] == 0:
         return True
     return bool(exponent >= -t.scale and significant + exponent <= t.precision - t.scale)
@@ -336,9 +340,10 @@ def _objects(line: bytes, url: str) -> Iterator[dict[str, Any]]:
         raise CorruptDataError(what, path=url) from error
 
 
-def _numbers_in(value: Any) -> Iterator[_Digits]:
-    if isinstance(value, _Digits):
+def _leaves(value: Any, kind: type[str]) -> Iterator[str]:
+    """Give the values of a kind inside all lists."""
+    if isinstance(value, kind):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _numbers_in(item)
+            yield from _leaves(item, kind)
