@@ -201,6 +201,17 @@ class StorageContract:
         assert storage.tree(root).folders == ()
         storage.sync_folders([root])
 
+    def test_folders_that_begin_alike(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        for name in (".b[x]", ".a.1", "c"):
+            storage.make_folders(f"{root}/{name}")
+            put(storage, f"{root}/{name}/f", b"")
+        put(storage, f"{root}/.d", b"")
+        assert storage.folders(root, ".") == [".a.1", ".b[x]"]
+        assert storage.folders(root, ".b[") == [".b[x]"]
+        storage.remove_tree(f"{root}/.a.1")
+        assert storage.folders(root, ".a") == storage.folders(f"{root}/none", ".") == []
+
     def test_glob(self, place: tuple[Storage, str]) -> None:
         storage, root = place
         storage.make_folders(f"{root}/p=1")

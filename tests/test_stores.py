@@ -8,6 +8,7 @@ import dataclasses
 import errno
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -31,12 +32,14 @@ from tfrecord_io.errors import (
     CommitConflictError,
     CommitError,
     CommitStateUnknownError,
+    DatasetExistsError,
     EncodeError,
+    UnsupportedTypeError,
 )
 from tfrecord_io.options import SaveMode
 from tfrecord_io.ownership import owner_of
 from tfrecord_io.plan import CleanResult
-from tfrecord_io.s3_storage import MARKER
+from tfrecord_io.s3_storage import MARKER, S3Storage
 from tfrecord_io.storage import Tree, open_storage
 from tfrecord_io.write import plan_write
 
@@ -364,6 +367,144 @@ def test_a_conversion_to_one_file_that_fails(store: Server, tmp_path: Path) -> N
     storage, root = open_storage(store.url, store.storage_options)
     assert storage.uploads(root) == []
     assert not storage.exists(root) or storage.tree(root) == Tree(files=(), folders=())
+
+
+KILLED = """
+import json, os, signal, sys
+from tfrecord_io import convert
+convert(
+    sys.argv[1], sys.argv[2], mode="overwrite", target_storage_options=json.load(sys.stdin),
+    progress=lambda _: os.kill(os.getpid(), signal.SIGKILL),
+)
+"""
+
+
+def kill_conversion(source: Path, target: str, store: Server) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(source), target],
+        input=json.dumps(store.storage_options).encode(),
+        cwd=REPOSITORY,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    pq.write_table(pa.table({"v": range(100)}), tmp_path / "source.parquet")
+    return tmp_path / "source.parquet"
+
+
+# An S3 upload to the name of a part file could be taken for one of a data set.
+NAMES = ["one.tfrecord", "part-00099-000.tfrecord"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_what_a_killed_conversion_to_one_file_leaves(
+    request: pytest.FixtureRequest, kind: str, name: str, source: Path
+) -> None:
+    server: Server = request.getfixturevalue(f"{kind}_server")
+    options = server.storage_options
+    url = f"{server.url}/{uuid.uuid4().hex}"
+    target, other = f"{url}/{name}", f"{url}/other.csv"
+    storage, root = open_storage(url, options)
+    uploads = int(kind == "s3")
+
+    def left() -> list[str]:
+        return [*storage.tree(root).files, *storage.uploads(root)]  # type: ignore[list-item]
+
+    for one in (target, other):
+        kill_conversion(source, one, server)
+    assert len(storage.uploads(root)) == 2 * uploads
+    dead = storage.folders(root, ".")
+    assert len(dead) == 2
+
+    # The next conversion to the file, and only what was left of it.
+    convert(source, target, target_storage_options=options)
+    (of_other,) = storage.folders(root, ".")
+    assert of_other in dead and len(storage.uploads(root)) == uploads
+    expected = CleanResult(removed=(of_other,), uploads=uploads)
+    assert clean(other, options, dry_run=True) == clean(other, options) == expected
+    assert left() == [name]
+
+    # Whatever is in the folder.
+    for one in (target, other):
+        kill_conversion(source, one, server)
+    found = clean(url, options)
+    assert (len(found.removed), found.running, found.uploads) == (2, (), 2 * uploads)
+    assert left() == [name]
+    assert clean(url, options) == clean(target, options) == CleanResult()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_of_a_running_conversion_to_one_file_is_removed(
+    s3_server: Server, name: str, source: Path
+) -> None:
+    store = Server(
+        url=f"{s3_server.url}/{uuid.uuid4().hex}", storage_options=s3_server.storage_options
+    )
+    options = store.storage_options
+    target = f"{store.url}/ds/{name}"
+    write(store, OLD)
+    storage, root = open_storage(f"{store.url}/ds", options)
+    bucket, _, key = f"{root}/{name}".partition("/")
+    foreign = storage._filesystem.call_s3(  # type: ignore[attr-defined]
+        "create_multipart_upload", Bucket=bucket, Key=key
+    )["UploadId"]
+    seen: list[Any] = []
+
+    def others(_: Any) -> None:
+        paths = (target, f"{store.url}/ds", store.url)
+        seen.extend(clean(path, options, stale_after=0) for path in paths)
+        write(store, NEW, "append")
+        assert len(storage.uploads(root)) == 2
+        assert not storage.exists(f"{root}/{name}")
+
+    convert(source, target, target_storage_options=options, progress=others)
+    running = seen[0].running
+    assert len(running) == 1
+    assert seen == [CleanResult(running=running), CleanResult(running=running), CleanResult()]
+    assert read_table(target, storage_options=options).num_rows == 100
+    # What another writer uploads to the same name is its own.
+    kill_conversion(source, target, store)
+    convert(source, target, mode="overwrite", target_storage_options=options)
+    assert foreign in {upload.upload_id for upload in storage.uploads(root)}
+    storage.abort_uploads(storage.uploads(root))
+
+
+def test_one_file_on_s3_is_not_copied(
+    s3_server: Server, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copying takes as long as writing, and S3 copies no more than 5 GiB at once."""
+    target = f"{s3_server.url}/{uuid.uuid4().hex}/one.csv"
+    called: list[str] = []
+    call = S3Storage._call
+
+    def seen(self: S3Storage, method: str, path: str, **arguments: Any) -> Any:
+        called.append(method)
+        return call(self, method, path, **arguments)
+
+    monkeypatch.setattr(S3Storage, "_call", seen)
+    options = s3_server.storage_options
+    convert(source, target, target_storage_options=options)
+    assert called.count("complete_multipart_upload") == 1
+    assert "copy_object" not in called
+    storage, path = open_storage(target, options)
+    old = storage.info(path)
+    bad = pa.table({"v": [[1]]})
+    pq.write_table(bad, tmp_path / "bad.parquet")
+    with pytest.raises(DatasetExistsError):
+        convert(source, target, target_storage_options=options)
+    with pytest.raises(UnsupportedTypeError):
+        convert(tmp_path / "bad.parquet", target, mode="overwrite", target_storage_options=options)
+    assert storage.info(path) == old
+    pq.write_table(pa.table({"v": pa.array([], pa.int64())}), tmp_path / "none.parquet")
+    convert(tmp_path / "none.parquet", target, mode="overwrite", target_storage_options=options)
+    assert storage.read_bytes(path, 100) == b'"v"\n'
+    folder = path.rpartition("/")[0]
+    assert storage.tree(folder) == Tree(files=("one.csv",), folders=())
+    assert storage.uploads(folder) == []
 
 
 @pytest.mark.parametrize("jobs", [2, 6])

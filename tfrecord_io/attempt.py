@@ -19,6 +19,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
+from tfrecord_io.file_staging import note_path
 from tfrecord_io.layout import format_part_path, format_segments
 from tfrecord_io.part_writer import FileWriter, file_format
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
@@ -193,7 +194,10 @@ class _Attempt:
         staged = f"{self._job_folder}/{self._name}/{len(self._sinks):06d}"
         index = self._task_index + self._job.first_task_index
         final = format_part_path(path, index, folder.file_index, self._format.extension)
-        folder.sink = self._storage.create_sink(staged, f"{self._root}/{final}")
+        final, note = f"{self._root}/{final}", None
+        if self._job.file is not None:
+            final, note = self._job.file, note_path(self._root, self._name)
+        folder.sink = self._storage.create_sink(staged, final, note)
         self._sinks.append(folder.sink)
         folder.writer = self._format.open(folder.sink)
         return folder.writer

@@ -31,7 +31,7 @@ from tfrecord_io.errors import (
     PrecisionWarning,
     warn,
 )
-from tfrecord_io.file_staging import behind_link, hidden_folders
+from tfrecord_io.file_staging import behind_link, hidden_folders, remove_hidden, uploads_of
 from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.publish import carry_out, completed_uploads, make_ready, take_back
@@ -90,9 +90,9 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
         check_state(staging.storage, staging.root, job.state)
         return plan_commit(job, commits, staging.storage, staging.root)
 
-    if not _commit(staging, job.job_id, lambda: _check_commits(staging, job, commits), plan):
+    if not _commit(staging, job.job_id, lambda: check_commits(staging, job, commits), plan):
         return WriteResult()
-    _warn_of_inexact_columns(job, commits)
+    warn_of_inexact_columns(commits)
     files = [file for commit in commits for file in commit.files]
     return WriteResult(
         files=len(files),
@@ -219,11 +219,13 @@ def recover(
         staging.abort_unowned_uploads()
         if staging.storage.is_folder(staging.folder):
             staging.storage.remove_folder(staging.folder)
+    left = [one for one in uploads if is_idle and one.upload_id not in completed]
+    left = [one for one in left if not staging.is_of_a_file(one)]
     return CleanResult(
         finished=tuple(finished),
         removed=tuple(removed),
         running=tuple(running),
-        uploads=sum(one.upload_id not in completed for one in uploads) if is_idle else 0,
+        uploads=len(left),
     )
 
 
@@ -269,14 +271,16 @@ def clean(
     if not stale_after >= 0:
         raise OptionError(f"stale_after is {stale_after!r}; it must be 0 or more seconds")
     storage, root = open_storage(path, storage_options)
+    is_folder = storage.is_folder(root)
+    found = CleanResult()
     # In a store of uploads there may be some without any file.
-    if storage.stages_by == "upload" or storage.is_folder(root):
-        beside = _clean_files(storage, root, None, stale_after, dry_run)
+    if is_folder or storage.stages_by == "upload":
         found = recover(Staging(storage, root), stale_after=stale_after, dry_run=dry_run)
+    if is_folder:
+        beside = _clean_files(storage, root, None, stale_after, dry_run)
     else:
         parent, _, name = behind_link(storage, root).rpartition("/")
         beside = _clean_files(storage, parent or "/", name, stale_after, dry_run)
-        found = CleanResult()
     if beside == found == CleanResult() and not storage.exists(root):
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.url(root))
     forgotten = _forget_missing(Staging(storage, root), dry_run) if forget_missing else ()
@@ -285,6 +289,7 @@ def clean(
         forgotten=forgotten,
         removed=(*beside.removed, *found.removed),
         running=(*beside.running, *found.running),
+        uploads=beside.uploads + found.uploads,
     )
 
 
@@ -309,11 +314,14 @@ def _clean_files(
 ) -> CleanResult:
     removed: list[str] = []
     running: list[str] = []
+    uploads = 0
     for hidden, is_dead in hidden_folders(storage, folder, name, stale_after=stale_after):
         (removed if is_dead else running).append(hidden)
-        if is_dead and not dry_run:
-            storage.remove_tree(f"{folder}/{hidden}")
-    return CleanResult(removed=tuple(removed), running=tuple(running))
+        if is_dead:
+            uploads += len(uploads_of(storage, f"{folder}/{hidden}"))
+            if not dry_run:
+                remove_hidden(storage, f"{folder}/{hidden}")
+    return CleanResult(removed=tuple(removed), running=tuple(running), uploads=uploads)
 
 
 def check_not_committing(storage: Storage, path: str) -> str:
@@ -402,7 +410,8 @@ def _check_is_staged(staging: Staging, job_id: str) -> None:
         )
 
 
-def _check_commits(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> None:
+def check_commits(staging: Staging, job: WriteJob, commits: Sequence[TaskCommit]) -> None:
+    """Raise `CommitError` unless each task has one commit, and all files are there as written."""
     seen = set()
     staged = _staged(staging, job)
     for commit in commits:
@@ -424,7 +433,8 @@ def _staged(staging: Staging, job: WriteJob) -> Callable[[StagedFile], bool]:
     """Return what says whether a file is staged; the store is asked once, not for each file."""
     storage = staging.storage
     if storage.stages_by == "upload":
-        upload_ids = {upload.upload_id for upload in storage.uploads(staging.root)}
+        place = staging.root if job.file is None else job.file.rpartition("/")[0]
+        upload_ids = {upload.upload_id for upload in storage.uploads(place)}
         return lambda file: storage.upload_id(file.staged) in upload_ids
     folder = staging.job_folder(job.job_id)
     sizes = {info.path[len(folder) + 1 :]: info.size for info in storage.list_files(folder)}
@@ -526,7 +536,8 @@ def _finish_dead_turn(staging: Staging, stale_after: float) -> None:
         _finish(staging, turn.job_id, claim=claim)
 
 
-def _warn_of_inexact_columns(job: WriteJob, commits: Iterable[TaskCommit]) -> None:
+def warn_of_inexact_columns(commits: Iterable[TaskCommit]) -> None:
+    """Warn of the columns whose values were narrowed to float32."""
     columns = sorted({column for commit in commits for column in commit.inexact_columns})
     if columns:
         warn(

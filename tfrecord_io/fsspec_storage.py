@@ -154,6 +154,14 @@ class FsspecStorage:
                 (folders if details["type"] == "directory" else files).append(below)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
+    def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
+        try:
+            found = self._filesystem.ls(path, detail=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        names = (_last(one["name"]) for one in found if one["type"] == "directory")
+        return sorted(name for name in names if name.startswith(start))
+
     def age_seconds(self, path: str) -> float:  # noqa: D102
         paths = [path, *self._filesystem.find(path, withdirs=True)]
         times = []
@@ -176,8 +184,10 @@ class FsspecStorage:
         # fsspec has no way to ask.
         return
 
-    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
-        del final
+    def create_sink(  # noqa: D102
+        self, path: str, final: str, note: str | None = None
+    ) -> Sink:
+        del final, note
         return RemoteSink(self._spool, lambda: _Stream(self, path))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
@@ -267,6 +277,10 @@ class _Stream:
     def cancel(self) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
 
 
 def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:

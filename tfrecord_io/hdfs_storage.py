@@ -223,6 +223,10 @@ class HdfsStorage:
             (folders if is_folder else files).append(one[len(path) + 1 :])
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
+    def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
+        found = (one.path.rpartition("/")[2] for one in self._entries(path) if one.isdir)
+        return sorted(name for name in found if name.startswith(start))
+
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = self._status(path).modification_time
         for _, _, status in self._walk([path]):
@@ -248,8 +252,10 @@ class HdfsStorage:
         with ThreadPoolExecutor(self.concurrency) as pool:
             list(pool.map(check, folders))
 
-    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
-        del final
+    def create_sink(  # noqa: D102
+        self, path: str, final: str, note: str | None = None
+    ) -> Sink:
+        del final, note
         return RemoteSink(self._spool, lambda: _Stream(self, path))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102

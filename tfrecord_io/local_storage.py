@@ -145,6 +145,12 @@ class LocalStorage:
                     files.append(prefix + entry.name)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
+    def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
+        with contextlib.suppress(NotADirectoryError):
+            found = (one.name for one in _scan(path) if one.is_dir(follow_symlinks=False))
+            return sorted(name for name in found if name.startswith(start))
+        return []
+
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = os.lstat(path).st_mtime
         if self.is_folder(path):
@@ -173,8 +179,10 @@ class LocalStorage:
                     if os.lstat(f"{folder}/{name}").st_uid != user:
                         raise may_not_change(f"{folder}/{name}")
 
-    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
-        del final
+    def create_sink(  # noqa: D102
+        self, path: str, final: str, note: str | None = None
+    ) -> Sink:
+        del final, note
         return LocalSink(path)
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102

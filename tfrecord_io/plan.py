@@ -64,6 +64,8 @@ class WriteJob:
         The mode is "ignore" and there are data: nothing is to be written.
     first_task_index : int
         What the part files of task 0 are numbered with, unless another job adds to the data first.
+    file : str or None
+        Path of the one file that is written; None for a data set.
     schema : pyarrow.Schema
         All columns: types in normal form, nullable flags as declared, which values are held to.
     partition_by : tuple of str
@@ -85,6 +87,7 @@ class WriteJob:
     mode: SaveMode
     skip: bool
     first_task_index: int
+    file: str | None = None
     schema: pa.Schema
     partition_by: tuple[str, ...]
     file_format: str

@@ -113,14 +113,19 @@ class S3Storage:
 
     def _list(self, prefix: str, limit: int | None = None) -> Iterator[FileInfo]:
         bucket = prefix.partition("/")[0]
-        more: dict[str, Any] = {} if limit is None else {"MaxKeys": limit}
-        while True:
-            page = self._call("list_objects_v2", prefix, as_prefix=True, **more)
+        for page in self._pages(prefix, **({} if limit is None else {"MaxKeys": limit})):
             for item in page.get("Contents", ()):
                 yield _info(f"{bucket}/{item['Key']}", item["Size"], item)
-            if limit is not None or not page.get("IsTruncated"):
+            if limit is not None:
                 return
-            more["ContinuationToken"] = page["NextContinuationToken"]
+
+    def _pages(self, prefix: str, **arguments: Any) -> Iterator[dict[str, Any]]:
+        while True:
+            page = self._call("list_objects_v2", prefix, as_prefix=True, **arguments)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
         is_folder = IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
@@ -210,18 +215,21 @@ class S3Storage:
                 folders.append(folder)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted({*folders})))
 
+    def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
+        found = []
+        for page in self._pages(f"{path}/{start}", Delimiter="/"):
+            found += [one["Prefix"] for one in page.get("CommonPrefixes") or ()]
+        names = sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found)
+        # SeaweedFS also names those that are empty by now.
+        return [name for name in names if self.is_folder(f"{path}/{name}")]
+
     def age_seconds(self, path: str) -> float:  # noqa: D102
         newest = None
-        more: dict[str, Any] = {}
-        while True:
-            page = self._call("list_objects_v2", path, as_prefix=True, **more)
+        for page in self._pages(path):
             for item in page.get("Contents", ()):
                 if (f"{item['Key']}/").startswith(f"{_key(path)}/"):
                     changed = item["LastModified"].timestamp()
                     newest = changed if newest is None else max(newest, changed)
-            if not page.get("IsTruncated"):
-                break
-            more["ContinuationToken"] = page["NextContinuationToken"]
         if newest is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
         return max(0.0, time.time() - float(newest))
@@ -258,9 +266,11 @@ class S3Storage:
         except PermissionError as error:
             raise may_not_change(self.url(folder)) from error
 
-    def create_sink(self, path: str, final: str) -> Sink:  # noqa: D102
+    def create_sink(  # noqa: D102
+        self, path: str, final: str, note: str | None = None
+    ) -> Sink:
         attempt = None if path == final else path.rpartition("/")[0]
-        return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt))
+        return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt, note))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         self._call("put_object", path, Body=data)
@@ -499,14 +509,19 @@ class _Ticket:
 class _PartsUpload:
     """An upload in parts, several of them at a time."""
 
-    def __init__(self, storage: S3Storage, final: str, attempt: str | None) -> None:
+    def __init__(
+        self, storage: S3Storage, final: str, attempt: str | None, note: str | None
+    ) -> None:
         self._storage = storage
         self._final = final
+        self._note = note
         self._mark = secrets.token_hex(16)
         self._parts: list[Future[str]] = []
         made = storage._call("create_multipart_upload", final, Metadata={_MARK: self._mark})
         self._upload = Upload(path=final, upload_id=made["UploadId"])
         try:
+            if note is not None:
+                storage.write_bytes(note, self._upload.upload_id.encode())
             # An abort removes the marker before it looks for uploads.
             if attempt is not None:
                 storage._check_marker(attempt)
@@ -554,6 +569,8 @@ class _PartsUpload:
                 part.result()
         with contextlib.suppress(OSError):
             self._storage.abort_uploads([self._upload])
+            if self._note is not None:
+                self._storage.remove(self._note)
 
 
 def _folder_of(below: str) -> str | None:

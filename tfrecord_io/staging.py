@@ -222,7 +222,14 @@ class Staging:
         are listed before jobs: a job whose upload is seen is seen as well, unless it ended.
         """
         found = self.part_uploads()
-        return [] if found and self.job_ids() else found
+        if found and self.job_ids():
+            return []
+        return [upload for upload in found if not self.is_of_a_file(upload)]
+
+    def is_of_a_file(self, upload: Upload) -> bool:
+        """Return whether a conversion to one file of that name has its hidden folder beside it."""
+        folder, _, name = upload.path.rpartition("/")
+        return bool(self.storage.folders(folder, f".{name}."))
 
     def abort_unowned_uploads(self) -> None:
         """End what `unowned_uploads` finds."""

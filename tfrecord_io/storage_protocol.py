@@ -189,6 +189,12 @@ class Storage(Protocol):
     def tree(self, path: str, skip: str | None = None) -> Tree:
         """Return everything below a folder, except its entry named `skip`."""
 
+    def folders(self, path: str, start: str) -> list[str]:
+        """Return the names, sorted, of the folders in a folder that begin in some way.
+
+        Links are none of them; of a missing folder there are none.
+        """
+
     def age_seconds(self, path: str) -> float:
         """Return how long ago anything at or below `path` changed last."""
 
@@ -207,7 +213,7 @@ class Storage(Protocol):
             Folders that are there, and of each the names in it that are to be replaced or removed.
         """
 
-    def create_sink(self, path: str, final: str) -> Sink:
+    def create_sink(self, path: str, final: str, note: str | None = None) -> Sink:
         """Return a sink for a new file.
 
         Parameters
@@ -217,6 +223,9 @@ class Storage(Protocol):
             belongs to no job.
         final : str
             Where it is going to be published; a store that renames looks at it then only.
+        note : str, optional
+            Where a store of uploads says which upload it began, before it sends a part: for a file
+            whose name does not tell that the upload is ours.
         """
 
     def write_bytes(self, path: str, data: bytes) -> None:

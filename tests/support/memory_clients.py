@@ -124,9 +124,18 @@ class Bucket:
         return {}
 
     def list_objects_v2(
-        self, Prefix: str, MaxKeys: int | None = None, ContinuationToken: str = ""
+        self,
+        Prefix: str,
+        MaxKeys: int | None = None,
+        ContinuationToken: str = "",
+        Delimiter: str | None = None,
     ) -> dict[str, Any]:
         found = [key for key in sorted(self.objects) if key.startswith(Prefix)]
+        if Delimiter is not None:
+            below = [key[len(Prefix) :].partition(Delimiter) for key in found]
+            folders = sorted({name + end for name, end, _ in below if end})
+            common = [{"Prefix": Prefix + name} for name in folders]
+            return {"CommonPrefixes": common, "IsTruncated": False}
         found = [key for key in found if key > ContinuationToken]
         some = found[: min(MaxKeys or self.page, self.page)]
         contents = [

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,7 +32,7 @@ from tfrecord_io.formats.detection import (
 from tfrecord_io.layout import EmptyPartition, is_data_name
 from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice, settings
-from tfrecord_io.plan import WriteJob, WriteResult
+from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.read import Paths, plan_files
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.write import plan_write
@@ -261,9 +261,10 @@ def convert(
         return _result(WriteResult(), reads, writes)
     if file is None:
         return _result(_run(job, plan, scheduler, threads, progress), reads, writes)
-    with file.cleaned():
-        written = _run(job, plan, scheduler, threads, progress, is_one_task=True)
-        return _result(file.publish(job, written), reads, writes)
+    job = replace(job, file=file.path)
+    with file.cleaned(job):
+        commits = _staged(job, plan, scheduler, threads, progress, is_one_task=True)
+        return _result(file.publish(job, commits), reads, writes)
 
 
 def _result(written: WriteResult, reads: str, writes: str) -> ConvertResult:
@@ -282,17 +283,13 @@ def _run(
     scheduler: Any,
     threads: int | None,
     progress: Callable[[ConvertProgress], None] | None,
-    *,
-    is_one_task: bool = False,
 ) -> WriteResult:
     try:
-        written = _staged(job, plan, scheduler, threads, progress, is_one_task=is_one_task)
+        commits = _staged(job, plan, scheduler, threads, progress)
     except BaseException:
         abort_job(job)
         raise
-    for text in (text for one in written for text in one.warnings):
-        warn(text, CorruptDataWarning)
-    return commit_job(job, [one.commit for one in written])
+    return commit_job(job, commits)
 
 
 def _staged(
@@ -302,8 +299,8 @@ def _staged(
     threads: int | None,
     progress: Callable[[ConvertProgress], None] | None,
     *,
-    is_one_task: bool,
-) -> list[Written]:
+    is_one_task: bool = False,
+) -> list[TaskCommit]:
     pieces = plan.pieces
     tasks = [pieces] if is_one_task and pieces else [(piece,) for piece in pieces]
     total = sum(piece.bytes for piece in pieces)
@@ -323,7 +320,10 @@ def _staged(
             )
 
     shared = Shared(job=job, source=plan.without_pieces())
-    return run_tasks(shared, tasks, scheduler=scheduler, threads=threads, done=done)
+    staged = run_tasks(shared, tasks, scheduler=scheduler, threads=threads, done=done)
+    for text in (text for one in staged for text in one.warnings):
+        warn(text, CorruptDataWarning)
+    return [one.commit for one in staged]
 
 
 # --- formats --------------------------------------------------------------------------------------

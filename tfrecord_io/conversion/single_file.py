@@ -1,10 +1,10 @@
 """A conversion's target that is one file, not a folder.
 
-The file is written as the one part file of a data set in a hidden folder beside the target, by the
-same tasks and the same commit as any other, and then moved into its place in one step. So the
-target is never seen half written. Without "overwrite" a local file is published by a hard link,
-which never replaces one that appeared meanwhile. A killed process leaves only the hidden folder,
-which the next conversion to the same target removes, or `tfrecord_io.clean`.
+The file is written by the same task as any other, staged in a hidden folder beside the target, and
+then published in one step: moved, or its upload to the target completed. So the target is never
+seen half written, and no byte is copied. Without "overwrite" a local file is published by a hard
+link, which never replaces one that appeared meanwhile. A killed process leaves only the hidden
+folder and the upload, which the next conversion to the same target removes, or `tfrecord_io.clean`.
 
 "overwrite" is for the user what writing into the file would be, as cp and pyarrow do: the target
 of a link is replaced, not the link, and who may read and write it stays as it was.
@@ -15,17 +15,24 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tfrecord_io.commit import check_commits, warn_of_inexact_columns
 from tfrecord_io.errors import DatasetExistsError, OptionError
-from tfrecord_io.file_staging import behind_link, hidden_folders, hidden_name
-from tfrecord_io.layout import format_part_name
+from tfrecord_io.file_staging import (
+    behind_link,
+    hidden_folders,
+    hidden_name,
+    note_path,
+    remove_hidden,
+)
 from tfrecord_io.options import SaveMode
-from tfrecord_io.part_writer import file_format
-from tfrecord_io.plan import WriteJob, WriteResult
+from tfrecord_io.part_writer import WrittenFile, file_format
+from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
+from tfrecord_io.staging import Staging
 from tfrecord_io.storage import Storage, open_storage
 
 #: Not those that would let a program run as another owner than before.
@@ -76,48 +83,52 @@ class FileTarget:
             path=self.storage.url(self.path),
         )
 
-    def publish(self, job: WriteJob, written: WriteResult) -> WriteResult:
-        """Move the file that a committed job wrote into its place.
+    def publish(self, job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
+        """Move the file that a job's one task wrote into its place.
 
         Raises
         ------
         DatasetExistsError
             A file appeared meanwhile, and the mode is "error".
         """
-        made = file_format(job)
-        part = f"{self.folder}/{format_part_name(0, 0, made.extension)}"
-        size = written.bytes
-        if not written.files:
-            # A task without rows writes no file, and here it takes one.
-            empty = made.open(self.storage.create_sink(f"{self.folder}/empty", part)).close()
-            size = empty.bytes
-            self.storage.publish(empty.staged, part)
-        if not self._move(part):
+        staging = Staging(self.storage, self.folder)
+        check_commits(staging, job, commits)
+        folder = staging.job_folder(job.job_id)
+        files = [file for commit in commits for file in commit.files]
+        written = files[0] if files else self._empty(job, folder)
+        staged = written.staged
+        if files and self.storage.stages_by == "rename":
+            staged = f"{folder}/{staged}"
+        if not self._move(staged):
             return WriteResult()
         self.storage.sync_folders([self.path.rpartition("/")[0] or "/"])
-        return WriteResult(files=1, rows=written.rows, bytes=size)
+        warn_of_inexact_columns(commits)
+        return WriteResult(files=1, rows=written.rows, bytes=written.bytes)
 
-    def _move(self, part: str) -> bool:
-        if self.mode == "overwrite":
-            self._keep_permissions(part)
-            self.storage.rename(part, self.path)
-            return True
-        local = self.storage.local_path(part)
+    def _empty(self, job: WriteJob, folder: str) -> WrittenFile:
+        """Write a file without rows: a task without rows writes none."""
+        note = note_path(self.folder, "empty")
+        sink = self.storage.create_sink(f"{folder}/empty", self.path, note)
+        return file_format(job).open(sink).close()
+
+    def _move(self, staged: str) -> bool:
+        local = self.storage.local_path(staged)
         try:
-            if local is not None:
+            if self.mode == "overwrite":
+                self._keep_permissions(local)
+            elif local is not None:
                 os.link(local, self.path)
+                return True
             elif self.storage.exists(self.path):
                 raise FileExistsError
-            else:
-                self.storage.rename(part, self.path)
         except FileExistsError:
             if self.mode == "ignore":
                 return False
             raise self._exists() from None
+        self.storage.publish(staged, self.path)
         return True
 
-    def _keep_permissions(self, part: str) -> None:
-        local = self.storage.local_path(part)
+    def _keep_permissions(self, local: str | None) -> None:
         if local is None:
             return
         with contextlib.suppress(FileNotFoundError):
@@ -126,13 +137,14 @@ class FileTarget:
                 Path(local).chmod(kept)
 
     @contextlib.contextmanager
-    def cleaned(self) -> Iterator[None]:
-        """Remove the hidden folder in the end."""
+    def cleaned(self, job: WriteJob) -> Iterator[None]:
+        """Remove a job and the hidden folder in the end; what stays, the next write removes."""
         try:
             yield
         finally:
-            with contextlib.suppress(FileNotFoundError):
-                self.storage.remove_tree(self.folder)
+            Staging(self.storage, self.folder).remove_job_quietly(job.job_id)
+            with contextlib.suppress(OSError):
+                remove_hidden(self.storage, self.folder)
 
 
 def open_target(
@@ -160,7 +172,7 @@ def open_target(
     with contextlib.suppress(OSError):
         for left, is_dead in hidden_folders(storage, parent or "/", name):
             if is_dead:
-                storage.remove_tree(f"{parent}/{left}")
+                remove_hidden(storage, f"{parent}/{left}")
     is_local = storage.local_path(path) is not None
     url = f"{parent}/{hidden}" if is_local else text[: len(text) - len(name)] + hidden
     return FileTarget(storage=storage, path=path, mode=mode, folder=f"{parent}/{hidden}", url=url)
