@@ -11,6 +11,7 @@ import re
 import shutil
 import threading
 import time
+import traceback
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,11 @@ from tfrecord_io.errors import (
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.s3_storage import MARKER, S3Storage
 from tfrecord_io.storage import LocalStorage, Storage, open_storage, redact
+
+
+def shown(error: BaseException) -> str:
+    """All that is printed of an error."""
+    return "".join(traceback.format_exception(error))
 
 
 def put(storage: Storage, path: str, data: bytes) -> None:
@@ -467,12 +473,40 @@ class TestS3(StorageContract):
             ConnectionError, match=r"http://127.0.0.1:9 did not.*s3://b/x"
         ) as caught:
             tfr.read_table("s3://b/x", storage_options=options)
-        assert "hunter2" not in str(caught.value)
-
-    def test_an_endpoint_that_is_no_url(self) -> None:
-        options = {"key": "k", "secret": "s", "endpoint_url": "nonsense"}
-        with pytest.raises(OptionError, match="the URL of the endpoint is malformed"):
+        assert "hunter2" not in shown(caught.value)
+        with pytest.raises(ConnectionError) as caught:
+            options = {"anon": True, "endpoint_url": options["endpoint_url"]}
             tfr.read_table("s3://b/x", storage_options=options)
+        assert "hunter2" not in shown(caught.value)
+
+    @pytest.mark.parametrize("url", ["nonsense", "me:hunter2@nonsense", "http://me:hunter2@h:p"])
+    def test_an_endpoint_that_is_no_url(self, url: str) -> None:
+        options = {"key": "k", "secret": "s", "endpoint_url": url}
+        with pytest.raises(OptionError, match="the URL of the endpoint is malformed") as caught:
+            tfr.read_table("s3://b/x", storage_options=options)
+        assert "hunter2" not in shown(caught.value)
+
+    @pytest.mark.parametrize(
+        ("options", "what"),
+        [
+            ({"secret": "hunter2"}, "key and secret go together, and one of them is missing"),
+            ({"key": "k"}, "key and secret go together, and one of them is missing"),
+            ({"profile": "hunter2"}, "have no profile of that name"),
+            ({"anon": True, "client_kwargs": {"region_name": "no where"}}, "InvalidRegionError"),
+            ({"anon": True, "config_kwargs": {"s3": {"addressing_style": "x"}}}, "AddressingStyle"),
+        ],
+    )
+    def test_options_that_are_wrong_are_told_as_such(
+        self, options: dict[str, Any], what: str
+    ) -> None:
+        with pytest.raises(OptionError, match=f"do not suit S3: .*{what}") as caught:
+            tfr.read_table("s3://bucket/x", storage_options=options)
+        assert "hunter2" not in shown(caught.value)
+
+    @pytest.mark.parametrize("bucket", ["bad bucket", "b?d", "a,b"])
+    def test_names_that_no_bucket_has(self, bucket: str) -> None:
+        with pytest.raises(OptionError, match="the names of buckets hold no other"):
+            open_storage(f"s3://{bucket}/x", {"anon": True})
 
     @pytest.mark.parametrize(
         "options",

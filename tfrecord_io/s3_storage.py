@@ -438,7 +438,7 @@ class S3Storage:
     def _run(self, call: Callable[[], Any], path: str) -> Any:
         """Wait for a call; give what the client raises as ``OSError`` that names the path."""
         import aiohttp
-        import botocore.exceptions
+        import botocore.exceptions as botocore
         import fsspec.asyn
 
         url = self.url(path.rstrip("/"))
@@ -452,29 +452,42 @@ class S3Storage:
                 why: object = error if isinstance(error, TypeError) else type(error).__name__
                 if isinstance(error, ValueError) and "endpoint" in str(error):
                     why = "the URL of the endpoint is malformed"
-                raise OptionError(
-                    f"storage_options do not suit S3: {why}; see s3fs.S3FileSystem for those there "
-                    "are, such as key, secret, endpoint_url and client_kwargs"
-                ) from error
+                raise _unsuitable(why) from None
             return await call()
 
         try:
             return fsspec.asyn.sync(self._filesystem.loop, run)
-        except botocore.exceptions.NoCredentialsError as error:
+        except botocore.NoCredentialsError as error:
             raise PermissionError(
                 errno.EACCES,
                 "no credentials for S3 were found; give them as storage_options",
                 url,
             ) from error
         except (
-            botocore.exceptions.BotoCoreError,
+            botocore.CredentialRetrievalError,
+            botocore.TokenRetrievalError,
+            botocore.MetadataRetrievalError,
+            botocore.SSOError,
+            botocore.LoginError,
+        ) as error:
+            what = f"credentials for S3 could not be got: {type(error).__name__}"
+            raise PermissionError(errno.EACCES, what, url) from error
+        except (
+            botocore.HTTPClientError,
+            botocore.ConnectionError,
+            botocore.IncompleteReadError,
+            botocore.ChecksumError,
+            botocore.FlexibleChecksumError,
             aiohttp.ClientError,
             asyncio.TimeoutError,
         ) as error:
             client = getattr(self._filesystem, "_s3", None)
             at = f" at {_origin(client.meta.endpoint_url)}" if client is not None else ""
             what = f"S3{at} did not answer: {type(error).__name__}"
-            raise ConnectionError(errno.EIO, what, url) from error
+            raise ConnectionError(errno.EIO, what, url) from _without_login(error)
+        except botocore.BotoCoreError as error:
+            why = _OPTION_ERRORS.get(type(error).__name__, type(error).__name__)
+            raise _unsuitable(why) from None
         except OSError as error:
             # What is told of the answer is found in the cause; see `_status`.
             number, cause = error_number(error), error.__cause__ or error
@@ -482,6 +495,29 @@ class S3Storage:
             what = os.strerror(number) if is_plain else str(error.args[-1] if error.args else error)
             kind = ConnectionError if isinstance(error, ConnectionError) else OSError
             raise kind(number, what.rstrip("."), url) from cause
+
+
+#: What botocore has against options, where its name of it is not plain enough.
+_OPTION_ERRORS = {
+    "PartialCredentialsError": "key and secret go together, and one of them is missing",
+    "ProfileNotFound": "the files with AWS settings have no profile of that name",
+    "EndpointResolutionError": "the URL of the endpoint is malformed",
+}
+
+
+def _unsuitable(why: object) -> OptionError:
+    return OptionError(
+        f"storage_options do not suit S3: {why}; see s3fs.S3FileSystem for those there are, such "
+        "as key, secret, endpoint_url and client_kwargs"
+    )
+
+
+def _without_login(error: BaseException) -> BaseException | None:
+    """Return an error, or None if it or what led to it may show the password of a URL."""
+    link: BaseException | None = error
+    while link is not None and "@" not in str(link):
+        link = link.__cause__ or link.__context__
+    return error if link is None else None
 
 
 class _Ticket:

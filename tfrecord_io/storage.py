@@ -43,6 +43,8 @@ _CHAIN = re.compile(
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
 
+_BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
+
 #: hdfs-native asks 15 times, and doubles its pauses up to 15 seconds: good for name nodes that take
 #: over from each other. For one at an address Hadoop's client waits a second each time.
 _HDFS_ADDRESS = re.compile(r"hdfs://[^/]*:\d+(/|$)")
@@ -128,6 +130,11 @@ def _check_bucket(url: str) -> None:
         raise OptionError(
             "an S3 URL has no credentials in it; give them as storage_options, key and secret"
         )
+    if not bucket.startswith("arn:") and not _BUCKET.fullmatch(bucket):
+        raise OptionError(
+            f"{url} names the bucket {bucket!r}, and the names of buckets hold no other characters "
+            "than letters, digits, '.', '-' and '_'"
+        )
 
 
 def threads_for(
@@ -161,7 +168,7 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         # Other texts may tell what is secret.
         unknown = str(error).removeprefix("Protocol not known: ")
         why = f"fsspec knows no {unknown}://" if unknown != str(error) else type(error).__name__
-        raise OptionError(f"{redact(url)} cannot be opened: {why}") from error
+        raise OptionError(f"{redact(url)} cannot be opened: {why}") from None
     inner = str(path).rstrip("/") or "/"
     # The file system that was found decides: of a chained URL it is the outermost.
     kind = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
