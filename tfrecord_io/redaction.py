@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 
 def redact(url: str) -> str:
@@ -14,6 +14,8 @@ def redact(url: str) -> str:
     'https://host/a'
     >>> redact("simplecache::https://me:secret@host/a")
     'simplecache::https://host/a'
+    >>> redact("memory:///a")
+    'memory:///a'
     """
     return "::".join(map(_redact, url.split("::"))) if "://" in url else url
 
@@ -26,4 +28,4 @@ def _redact(url: str) -> str:
     except ValueError:
         # Where the parts end is not known.
         return f"{url.partition('://')[0]}://..."
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
