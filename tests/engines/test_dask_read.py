@@ -11,7 +11,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs
 import pytest
+from fsspec.implementations.arrow import ArrowFSWrapper
+from fsspec.implementations.dirfs import DirFileSystem
 
 import tfrecord_io as tfr
 from tests.support.frames import examples
@@ -100,6 +103,19 @@ class TestRows:
             memory.rm("/dask-filesystem", recursive=True)
         for wrong in ("arrow", pa.fs.LocalFileSystem()):
             with pytest.raises(tfr.OptionError, match="fsspec"):
+                tfr.read_tfrecord(dataset, filesystem=wrong)
+
+    def test_filesystems_before_others(self, dataset):
+        inner = fsspec.filesystem("file")
+        parent = Path(dataset).parent
+        above = DirFileSystem(str(parent.parent), inner)
+        arrow = ArrowFSWrapper(fs=pyarrow.fs.LocalFileSystem())
+        assert len(tfr.read_tfrecord(dataset, filesystem=arrow)) == ROWS
+        for one in (DirFileSystem(str(parent), inner), DirFileSystem(path=parent.name, fs=above)):
+            assert len(tfr.read_tfrecord("data", filesystem=one)) == ROWS
+        cache = fsspec.filesystem("simplecache", target_protocol="s3")
+        for wrong in (cache, ArrowFSWrapper(fs=pyarrow.fs.SubTreeFileSystem("/", arrow.fs))):
+            with pytest.raises(tfr.OptionError, match="stands before another one; give that one"):
                 tfr.read_tfrecord(dataset, filesystem=wrong)
 
     def test_columns(self, dataset):

@@ -43,12 +43,36 @@ def located(
         )
     if options:
         raise OptionError("storage_options and filesystem are both given; the latter has its own")
+    given = [path] if isinstance(path, str | os.PathLike) else path
+    filesystem, paths = _behind(filesystem, [os.fspath(one) for one in given])
     if filesystem.storage_args:
         raise OptionError(
             f"this {type(filesystem).__name__} was made with positional arguments; give a URL and "
             "storage_options instead"
         )
-    if isinstance(path, str | os.PathLike):
-        return filesystem.unstrip_protocol(os.fspath(path)), dict(filesystem.storage_options)
-    urls = [filesystem.unstrip_protocol(os.fspath(one)) for one in path]
-    return urls, dict(filesystem.storage_options)
+    urls = [filesystem.unstrip_protocol(one) for one in paths]
+    return urls[0] if given is not path else urls, dict(filesystem.storage_options)
+
+
+def _behind(filesystem: Any, paths: list[str]) -> tuple[Any, list[str]]:
+    """Return the file system that is behind others, and paths in it.
+
+    Raises
+    ------
+    OptionError
+        It cannot be named by a URL and options.
+    """
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from fsspec.implementations.cached import CachingFileSystem
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    while isinstance(filesystem, DirFileSystem):
+        paths = ["/".join(filter(None, (filesystem.path, one.strip("/")))) for one in paths]
+        filesystem = filesystem.fs
+    is_named = filesystem.unstrip_protocol("/").startswith(("file:", "local:"))
+    if isinstance(filesystem, ArrowFSWrapper | CachingFileSystem) and not is_named:
+        raise OptionError(
+            f"filesystem is of type {type(filesystem).__name__}, which stands before another one; "
+            "give that one, if it is fsspec's, or none at all and a URL with storage_options"
+        )
+    return filesystem, paths
