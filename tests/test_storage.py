@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -652,6 +652,58 @@ def test_a_url_that_fsspec_takes_for_another_is_refused() -> None:
             open_storage(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "what"),
+    [
+        ("memory://", "memory:/// is the root of a file system"),
+        ("hdfs://127.0.0.1:9/", "hdfs://127.0.0.1:9/ is the root of a file system"),
+        ("hdfs://127.0.0.1:9/a//b", "an empty name"),
+        ("hdfs://127.0.0.1:9/a/../b", "an empty name, '.' or '..'"),
+        ("memory://a/./b", "an empty name, '.' or '..'"),
+        ("s3://b//x", "has an empty name"),
+        ("s3://b/a/../x", "'..' between its slashes"),
+        ("s3://b/a\\b", "has a backslash"),
+        ("s3://b/a\x01b", "no place in a list"),
+        ("s3://b/a\uffffb", "no place in a list"),
+        ("s3://b/a\udc80b", "no place in a list"),
+        ("simplecache::s3://b/x", "which is for reading; write to the URL without simplecache::"),
+        ("blockcache::memory://b/x", "write to the URL without blockcache::"),
+        ("http://127.0.0.1:9/x", "write to a local folder and copy it"),
+    ],
+)
+def test_targets_that_cannot_be_written_to(url: str, what: str, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"anon": True, "endpoint_url": "http://127.0.0.1:9"}
+    options = options if url.startswith("s3:") else {}
+    table = pa.table({"x": [1]})
+    tfr.write_table(table, tmp_path / "x")
+    file = f"{url.rstrip('/')}/x.csv"
+    calls: list[Callable[[], Any]] = [lambda: tfr.write_table(table, url, storage_options=options)]
+    if not what.endswith("file system"):
+        calls += [
+            lambda: tfr.convert(tmp_path / "x", file, target_storage_options=options),
+            lambda: tfr.TFRecordWriter(file, storage_options=options),
+        ]
+    for call in calls:
+        with pytest.raises(OptionError, match=re.escape(what)):
+            call()
+
+
+def test_keys_of_s3_with_unusual_characters(s3_server: Server) -> None:
+    options = s3_server.storage_options
+    table = pa.table({"x": [1]})
+    for name in ("a b", "a%20b", "a+b", "a?b", "a#b", "a\nb", "a\x7fb", "a*b", "a&b<c", " a;b: "):
+        url = f"{s3_server.url}/{uuid.uuid4().hex}/{name}/x"
+        for mode in ("error", "overwrite"):
+            tfr.write_table(table, url, mode=mode, storage_options=options)  # type: ignore[arg-type]
+        assert tfr.read_table(url, storage_options=options) == table
+
+
+@pytest.mark.parametrize("url", ["dir://a", "dir::memory://a/b"])
+def test_the_folder_of_another_url_is_refused(url: str) -> None:
+    with pytest.raises(OptionError, match="give the URL of that folder"):
+        open_storage(url)
+
+
 def test_hdfs_paths_are_what_they_say() -> None:
     for path in ("/d/run#2", "/a?b/c#d", "/a\tb", "/"):
         storage, found = open_storage(f"hdfs://127.0.0.1:9{path}")
@@ -662,6 +714,7 @@ def test_hdfs_paths_are_what_they_say() -> None:
 def test_no_credentials_in_texts() -> None:
     storage, path = open_storage("memory://x/y", {"secret": "hunter2"})
     assert "hunter2" not in repr(storage) + storage.url(path)
+    assert storage.url(path) == "memory:///x/y"
     assert redact("https://me:hunter2@host/a?token=hunter2#x") == "https://host/a"
     assert redact("/plain/a?b") == "/plain/a?b"
     chain = "simplecache::https://me:hunter2@host/a"

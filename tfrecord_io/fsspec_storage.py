@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
+from tfrecord_io.errors import OptionError
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.redaction import redact
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
@@ -26,6 +27,7 @@ from tfrecord_io.storage_protocol import (
     Tree,
     Upload,
     as_listed,
+    check_names,
     check_version,
     limited,
     publish_by_rename,
@@ -36,6 +38,9 @@ _RECORD_BYTES = 512 * 1024 * 1024
 
 #: File systems that can only be read.
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
+
+#: File systems before others, which keep what is read; of what is written they know too little.
+_CACHES = {"simplecache", "filecache", "blockcache", "cached"}
 
 #: Where fsspec file systems say when or as what a file was written.
 _VERSION_MARKS = (
@@ -65,13 +70,25 @@ class FsspecStorage:
         self._filesystem = filesystem
         self._protocol = protocol
         self._spool = Spool()
-        self.writable = protocol not in _READ_ONLY
 
     def __repr__(self) -> str:
         return f"FsspecStorage({self._protocol!r})"
 
     def url(self, path: str) -> str:  # noqa: D102
         return redact(str(self._filesystem.unstrip_protocol(path)))
+
+    def check_target(self, path: str) -> None:  # noqa: D102
+        url = self.url(path)
+        if self._protocol in _CACHES:
+            raise OptionError(
+                f"{url} cannot be written to through {self._protocol}::, which is for reading; "
+                f"write to the URL without {self._protocol}::"
+            )
+        if self._protocol in _READ_ONLY:
+            raise OptionError(
+                f"writing to {url} is not possible; write to a local folder and copy it"
+            )
+        check_names(url, path.removeprefix("/"))
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
         self._filesystem.invalidate_cache()

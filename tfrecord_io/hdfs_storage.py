@@ -29,6 +29,7 @@ from tfrecord_io.storage_protocol import (
     Tree,
     Upload,
     as_listed,
+    check_names,
     check_version,
     error_number,
     limited,
@@ -61,7 +62,6 @@ class HdfsStorage:
         Its client makes the calls.
     """
 
-    writable = True
     stages_by: StagesBy = "rename"
     concurrency = 16
 
@@ -78,6 +78,9 @@ class HdfsStorage:
     def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
         # Of a path, hdfs-native leaves out what follows "?" or "#".
         return str(self._filesystem.unstrip_protocol("/")).rstrip("/") + path
+
+    def check_target(self, path: str) -> None:  # noqa: D102
+        check_names(self.url(path), path[1:])
 
     # --- looking ----------------------------------------------------------------------------------
 

@@ -45,7 +45,6 @@ _REMOVE_PAUSE_SECONDS = 0.05
 class LocalStorage:
     """Folders of this machine."""
 
-    writable = True
     stages_by: StagesBy = "rename"
     concurrency = 1
 
@@ -54,6 +53,9 @@ class LocalStorage:
 
     def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
         return path
+
+    def check_target(self, path: str) -> None:  # noqa: D102
+        return
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
         while not self.is_folder(path):

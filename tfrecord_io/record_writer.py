@@ -62,6 +62,7 @@ class _RemoteFile:
     def __init__(self, storage: Storage, path: str) -> None:
         self._storage = storage
         self._path = path
+        storage.check_target(path)
         if storage.stages_by != "upload":
             # As TensorFlow's file systems do; where a file is an upload there are no folders.
             storage.make_folders(path.rpartition("/")[0])

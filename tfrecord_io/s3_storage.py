@@ -42,6 +42,7 @@ from tfrecord_io.storage_protocol import (
     Tree,
     Upload,
     as_listed,
+    check_names,
     check_version,
     error_number,
     limited,
@@ -56,7 +57,7 @@ _PARTS_OF_A_SIZE = 2_000
 #: What makes a folder.
 MARKER = ".folder"
 
-#: What a key may hold, and a request to delete several may not: https://www.w3.org/TR/xml/#charsets
+#: What a key may hold, and lists and a request to delete several may not: https://www.w3.org/TR/xml/#charsets
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _MARK = "tfrecord-io-upload"
@@ -80,7 +81,6 @@ class S3Storage:
         Makes the calls.
     """
 
-    writable = True
     stages_by: StagesBy = "upload"
     concurrency = 32
 
@@ -93,6 +93,16 @@ class S3Storage:
 
     def url(self, path: str) -> str:  # noqa: D102 - the protocol has the docstrings
         return f"s3://{path}"
+
+    def check_target(self, path: str) -> None:  # noqa: D102
+        key = _key(path)
+        if key:
+            check_names(self.url(path), key)
+        if "\\" in key or _NOT_IN_XML.search(key):
+            raise OptionError(
+                f"{self.url(path)!r} has a backslash, which some servers take for a slash, or a "
+                "character that has no place in a list of uploads; write to another key"
+            )
 
     # --- looking ----------------------------------------------------------------------------------
 

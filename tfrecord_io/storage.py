@@ -35,7 +35,7 @@ _REMOTE_THREADS = 4
 
 #: What goes on behind "::" with the path or URL of what is wrapped, or no path at all.
 _CHAIN = re.compile(
-    r"(?:blockcache|cached|dir|filecache|libarchive|reference|simplecache|tar|zip)(?:://.*?)?::"
+    r"(?:blockcache|cached|filecache|libarchive|reference|simplecache|tar|zip)(?:://.*?)?::"
     r"|[A-Za-z0-9+.-]+::[A-Za-z0-9+.-]+://",
     re.DOTALL,
 )
@@ -81,6 +81,11 @@ def open_storage(
     text = os.fspath(url)
     if not isinstance(text, str) or not text or "\0" in text:
         raise OptionError(f"{text!r} is not a path or URL")
+    if text.startswith(("dir::", "dir://")):
+        raise OptionError(
+            f"{redact(text)}: dir:: says no more than which folder of a store is meant; give the "
+            "URL of that folder"
+        )
     match = _URL.match(text)
     protocol = match["protocol"].lower() if match else "file"
     protocol = _SYNONYMS.get(protocol, protocol)
@@ -178,4 +183,4 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         # hdfs-native takes a path for a URL, and leaves out what follows "?" or "#".
         below = url.partition("://")[2].partition("/")[2]
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
-    return FsspecStorage(filesystem, protocol), inner
+    return FsspecStorage(filesystem, kind), inner

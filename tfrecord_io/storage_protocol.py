@@ -19,7 +19,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
 
-from tfrecord_io.errors import CommitStateUnknownError, DatasetChangedError, LimitExceededError
+from tfrecord_io.errors import (
+    CommitStateUnknownError,
+    DatasetChangedError,
+    LimitExceededError,
+    OptionError,
+)
 
 Keep = Callable[[str], bool]
 
@@ -115,9 +120,6 @@ class Storage(Protocol):
     The store's own errors (``FileNotFoundError``, ``PermissionError``, ...) pass untouched.
     """
 
-    #: Whether `create_sink` and the other methods that change something work.
-    writable: bool
-
     #: See `StagesBy`.
     stages_by: StagesBy
 
@@ -126,6 +128,9 @@ class Storage(Protocol):
 
     def url(self, path: str) -> str:
         """Return how messages name `path`: without credentials."""
+
+    def check_target(self, path: str) -> None:
+        """Raise `OptionError` if nothing can be written to a path, whatever is there."""
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:
         """Return all files below a folder, sorted by path; of a file, the file itself.
@@ -306,6 +311,28 @@ def error_number(error: OSError) -> int:
     """Return the system's number for what a store's client raised."""
     kinds = (number for kind, number in _NUMBERS.items() if isinstance(error, kind))
     return error.errno or next(kinds, errno.EIO)
+
+
+def check_names(url: str, path: str) -> None:
+    """Raise `OptionError` if a target is a root or has names that mean others.
+
+    Parameters
+    ----------
+    url : str
+        How messages name it.
+    path : str
+        Its path, without a slash at the beginning.
+    """
+    if not path:
+        raise OptionError(
+            f"{url} is the root of a file system, and cannot be written to as a whole; name a "
+            "folder in it"
+        )
+    if not {"", ".", ".."}.isdisjoint(path.split("/")):
+        raise OptionError(
+            f"{url} has an empty name, '.' or '..' between its slashes, which stores refuse or "
+            "take for something else; leave it out"
+        )
 
 
 def may_not_change(url: str) -> PermissionError:

@@ -204,10 +204,7 @@ def _first_task_index(storage: Storage, root: str, mode: SaveMode) -> int:
 
 
 def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
-    if not storage.writable:
-        raise OptionError(
-            f"writing to {storage.url(root)} is not possible; write to a local folder and copy it"
-        )
+    storage.check_target(root)
     if not storage.is_folder(root) and _is_other_than_folder(storage, root):
         raise DatasetExistsError(
             "the target is a file, and a data set is a folder; choose another path",

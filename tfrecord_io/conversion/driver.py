@@ -210,6 +210,8 @@ def convert(
     choice("mode", mode, SaveMode)
     check_scheduler(scheduler)
     options = settings(target_storage_options, "target_storage_options")
+    storage, path = open_storage(target, options)
+    storage.check_target(path)
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
     writes = _target_format(target, to_format, reads, options)
