@@ -20,7 +20,16 @@ PACKAGE = Path(tfr.__file__).parent
 #: Lowest first. A module imports from its own layer or from those above it in this table; within a
 #: layer nothing goes round in circles. A package stands for those of its modules not named.
 LAYERS = (
-    ("errors", "ownership", "redaction", "range_file", "ranges", "sending", "remote_sink"),
+    (
+        "errors",
+        "ownership",
+        "redaction",
+        "web_files",
+        "range_file",
+        "ranges",
+        "sending",
+        "remote_sink",
+    ),
     ("options", "tf_errors", "compression", "partition_values", "storage_protocol"),
     ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
     ("arrow_take",),

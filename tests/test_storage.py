@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 import traceback
+import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -728,16 +729,53 @@ def test_no_credentials_in_texts() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_files_of_a_web_server_are_read_at_their_size(tmp_path: Path) -> None:
-    # Its listings tell no sizes, which once were taken for empty files.
-    tfr.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t")
+@pytest.fixture
+def web_server(tmp_path: Path) -> Iterator[str]:
     handler = functools.partial(_Quiet, directory=str(tmp_path))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{server.server_port}/t"
-        for url in (base, f"{base}/*.tfrecord", f"{base}/part-00000-000.tfrecord"):
-            assert tfr.read_table(url)["x"].to_pylist() == [1, 2, 3]
+        yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def test_files_of_a_web_server_are_read_at_their_size(tmp_path: Path, web_server: str) -> None:
+    # Its listings tell no sizes, which once were taken for empty files.
+    tfr.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t")
+    base = f"{web_server}/t"
+    file = f"{base}/part-00000-000.tfrecord"
+    for url in (base, f"{base}/*.tfrecord", file, f"{file}?token=a%20b"):
+        assert tfr.read_table(url)["x"].to_pylist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_names_of_a_web_server_are_those_of_its_disk(
+    tmp_path: Path, web_server: str, has_manifest: bool
+) -> None:
+    # Its listings and URLs have them quoted; even the "=" of partition folders once was taken so.
+    cities = ["São", "a b", "a%20b", "a#b", "a?b", "a=b", "a&b", "a+b", "50%", "a/b", "ü*[x]", None]
+    table = pa.table({"city": [*cities, "a<b>'", "日本", "a;b", "a\\b", "{x,y}"], "x": range(17)})
+    here = tmp_path / "a b#é"
+    tfr.write_table(table, here, partition_by="city")
+    # As no writer names it.
+    (here / "city=a b").rename(here / "city=a #?%zb")
+    if not has_manifest:
+        (here / "_SUCCESS").unlink()
+    base = f"{web_server}/{urllib.parse.quote('a b#é')}"
+    files = sorted(map(str, here.rglob("*.tfrecord")))
+    urls = [web_server + urllib.parse.quote(file.removeprefix(str(tmp_path))) for file in files]
+
+    def rows(paths: Any) -> list[str]:
+        return sorted(map(repr, tfr.read_table(paths).to_pylist()))
+
+    expected = rows(here)
+    assert len(expected) == 17
+    assert any("'city': 'São'" in row for row in expected)
+    for url in (base, f"{base}/", f"{base}/city=*", f"{base}/*/*.tfrecord", f"{base}/**"):
+        assert rows(url) == expected
+    assert rows(urls) == rows(files)
+    found = tfr.read_table(base, path_column="path")["path"].to_pylist()
+    assert rows(found) == rows(files)
+    assert tfr.count_rows(f"{base}/city=S%C3%A3o") == tfr.count_rows(f"{base}/city=São") == 1
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -38,7 +38,7 @@ _MAKING_SECONDS = 0.02
 
 #: A folder and a name in it that mean the same together and apart, and are no pattern.
 _PLAIN_FOLDER = re.compile(r"(?:[^/:?#~*\[{]+://[^/:?#*\[{]+(?::[0-9]+)?|(?=/))(?:/[^/:?#*\[{]+)+")
-_PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^:?#\0*\[{]+")
+_PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^:?#%\0*\[{]+")
 
 #: So many files of one folder are found by listing it, unless it holds many times more.
 _MANY = 16

@@ -26,6 +26,7 @@ from tfrecord_io.storage_protocol import Sink as Sink
 from tfrecord_io.storage_protocol import Storage as Storage
 from tfrecord_io.storage_protocol import Tree as Tree
 from tfrecord_io.storage_protocol import Upload as Upload
+from tfrecord_io.web_files import WebFiles, unquoted
 
 #: Hadoop's names of the same store.
 _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
@@ -42,6 +43,9 @@ _CHAIN = re.compile(
 
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
+
+#: A URL of a web server with this is of one file, and is taken as it is.
+_QUERY = re.compile("[?#]")
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
@@ -118,7 +122,12 @@ def open_storage(
         _check_bucket(text)
     storage, path = _open_fsspec(text, protocol, options)
     _, slash, name = text.partition("://")[2].rstrip("/").rpartition("/")
-    if slash and not is_chain and name != path.rpartition("/")[2]:
+    if (
+        slash
+        and not is_chain
+        and protocol not in ("http", "https")
+        and name != path.rpartition("/")[2]
+    ):
         raise OptionError(
             f"{redact(text)} cannot be opened: its file system takes it for {path}; rename it, "
             "without '#', '?' and the like"
@@ -183,4 +192,6 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         # hdfs-native takes a path for a URL, and leaves out what follows "?" or "#".
         below = url.partition("://")[2].partition("/")[2]
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
+    if kind == "http" and not _QUERY.search(inner):
+        return FsspecStorage(WebFiles(filesystem), kind), unquoted(inner)
     return FsspecStorage(filesystem, kind), inner

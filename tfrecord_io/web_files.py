@@ -1,0 +1,105 @@
+"""Files of web servers by their names: fsspec takes and gives their URLs, where names are quoted.
+
+A folder ``city=S%C3%A3o`` of a URL has the name ``city=São``, as it has on the disk of the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, BinaryIO
+from urllib.parse import quote, unquote
+
+#: What comes before the path of a URL, and the path.
+_PARTS = re.compile(r"([^/]*//[^/]*)(.*)", re.DOTALL)
+
+#: What a URL's path may hold as it is: https://www.rfc-editor.org/rfc/rfc3986#section-3.3
+_PLAIN = "/:@!$&'()*+,;="
+
+
+class WebFiles:
+    """What `tfrecord_io.fsspec_storage.FsspecStorage` reads of a file system, by names.
+
+    Parameters
+    ----------
+    filesystem : fsspec.implementations.http.HTTPFileSystem
+        Asks the servers.
+    """
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+
+    def __getattr__(self, name: str) -> Any:
+        # What the others below do not name takes no path, or writes, which no server lets us.
+        return getattr(self._filesystem, name)
+
+    def unstrip_protocol(self, path: str) -> str:
+        """Return a URL."""
+        return quoted(path)
+
+    def find(self, path: str, **options: Any) -> dict[str, Any]:
+        """Return what is below a folder, by its path."""
+        return _by_name(self._filesystem.find(quoted(path), **{**options, "detail": True}))
+
+    def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
+        """Return what is in a folder."""
+        del detail
+        return [*_by_name({one["name"]: one for one in self._filesystem.ls(quoted(path))}).values()]
+
+    def glob(self, pattern: str, detail: bool = True) -> dict[str, Any]:
+        """Return what fits a pattern."""
+        from fsspec.utils import glob_translate
+
+        del detail
+        folder = re.split(r"[*?[]", pattern, maxsplit=1)[0].rpartition("/")[0]
+        levels = None if "**" in pattern else pattern.rstrip("/").count("/", len(folder))
+        fits = re.compile(glob_translate(pattern.rstrip("/"))).match
+        found = self.find(folder, maxdepth=levels, withdirs=True)
+        return {path: one for path, one in found.items() if fits(path.rstrip("/"))}
+
+    def info(self, path: str) -> dict[str, Any]:
+        """Return what a server tells of a file or folder."""
+        return {**self._filesystem.info(quoted(path)), "name": path}
+
+    def isdir(self, path: str) -> bool:
+        """Return whether there is a folder."""
+        return bool(self._filesystem.isdir(quoted(path)))
+
+    def exists(self, path: str) -> bool:
+        """Return whether there is a file or folder."""
+        return bool(self._filesystem.exists(quoted(path)))
+
+    def cat_file(self, path: str, **options: Any) -> bytes:
+        """Return bytes of a file."""
+        return bytes(self._filesystem.cat_file(quoted(path), **options))
+
+    def open(self, path: str, mode: str) -> BinaryIO:
+        """Open a file."""
+        file: BinaryIO = self._filesystem.open(quoted(path), mode)
+        return file
+
+
+def quoted(path: str) -> str:
+    """Return the URL of a path.
+
+    Examples
+    --------
+    >>> quoted("http://host/city=a#b")
+    'http://host/city=a%23b'
+    """
+    return _with_path(path, lambda below: quote(below, _PLAIN, errors="surrogateescape"))
+
+
+def unquoted(url: str) -> str:
+    """Return the path of a URL without a query."""
+    return _with_path(url, lambda below: unquote(below, errors="surrogateescape"))
+
+
+def _with_path(url: str, change: Callable[[str], str]) -> str:
+    match = _PARTS.fullmatch(url)
+    return url if match is None else match[1] + change(match[2])
+
+
+def _by_name(found: Mapping[str, Any]) -> dict[str, Any]:
+    paths = {unquoted(url): details for url, details in found.items()}
+    return {path: {**details, "name": path} for path, details in paths.items()}
