@@ -1905,3 +1905,40 @@ def test_a_message_shows_no_long_number(tmp_path: Path) -> None:
         with pytest.raises((SchemaMismatchError, CorruptDataError)) as caught:
             convert(tmp_path / "x.jsonl", tmp_path / "ds", schema=pa.schema({"x": t}))
         assert len(str(caught.value)) < 1000
+
+
+class TestInt96:
+    """Timestamps as Spark writes them to Parquet files, which pyarrow makes others in silence."""
+
+    FAR = dt.datetime(9999, 12, 31)
+
+    def write(self, path: Path, values: list[Any], t: pa.DataType) -> None:
+        table = pa.table({"n": range(len(values)), "x": pa.array(values, t)})
+        pq.write_table(table, path, row_group_size=2, use_deprecated_int96_timestamps=True)
+
+    @pytest.mark.parametrize("is_list", [False, True])
+    def test_beyond_nanoseconds(self, tmp_path: Path, is_list: bool) -> None:
+        source, target = tmp_path / "x.parquet", tmp_path / "out"
+        values = [STAMP, None, None, STAMP, self.FAR]
+        t = pa.timestamp("us")
+        if is_list:
+            values, t = [value and [value] for value in values], pa.list_(t)
+        self.write(source, values, t)
+        with pytest.raises(SchemaMismatchError, match=r"1677 to 2262.*microseconds") as caught:
+            convert(source, target)
+        assert (caught.value.path, caught.value.row, caught.value.feature) == (str(source), 4, "x")
+        convert(source, target, columns=["n"])
+        schema = pa.schema([("x", t)])
+        convert(source, target, schema=schema, mode="overwrite")
+        assert read_table(target).equals(pa.table({"x": pa.array(values, t)}))
+
+    def test_finer_than_microseconds(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "x.parquet", tmp_path / "out"
+        values, t = [0, -1, None], pa.timestamp("ns")
+        self.write(source, values, t)
+        convert(source, target, columns=["x"])
+        assert read_table(target).equals(pa.table({"x": pa.array(values, t)}))
+        schema = pa.schema([("x", pa.timestamp("us"))])
+        with pytest.raises(SchemaMismatchError, match=r"that microseconds cannot tell") as caught:
+            convert(source, target, schema=schema, mode="overwrite")
+        assert (caught.value.row, caught.value.feature) == (1, "x")

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import SchemaMismatchError, UnsupportedTypeError
@@ -19,10 +20,13 @@ from tfrecord_io.formats.base import (
     Look,
     Piece,
     TableWriter,
+    casts,
     damage_named,
     divided,
     refuse_twins,
+    row_of,
 )
+from tfrecord_io.formats.exact import leaves
 from tfrecord_io.schema import is_any_list, leaf_type
 
 #: Rows that are decoded at a time, or fewer large ones.
@@ -71,16 +75,19 @@ class ParquetFormat:
         del found
         with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
             end = parquet.num_row_groups if piece.end is None else piece.end
-            for index in range(piece.start, end):
-                group = parquet.metadata.row_group(index)
-                row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
-                # Group by group: a batch would go on into the next.
-                yield from parquet.iter_batches(
-                    batch_size=min(_BATCH_ROWS, max(1, _BATCH_BYTES // row_bytes)),
-                    row_groups=[index],
-                    columns=schema.names,
-                    use_threads=False,
-                )
+            groups = range(piece.start, end)
+            if not _has_int96(parquet):
+                yield from _row_groups(parquet, groups, schema.names)
+                return
+            with (
+                file.open() as other,
+                pq.ParquetFile(
+                    other, metadata=parquet.metadata, coerce_int96_timestamp_unit="us"
+                ) as coarse,
+            ):
+                times = _Int96(parquet, coarse, schema)
+                times.refuse_changed(groups, file.url)
+                yield from _row_groups(times.reader, groups, schema.names)
 
     def open_writer(
         self,
@@ -233,6 +240,95 @@ class ArrowFormat:
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         writer = pa.ipc.new_file(stream, schema, options=options)
         return _Grouped(writer, writer.write_table)
+
+
+def _row_groups(parquet: Any, groups: range, names: list[str]) -> Iterator[pa.RecordBatch]:
+    for index in groups:
+        group = parquet.metadata.row_group(index)
+        row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
+        # Group by group: a batch would go on into the next.
+        yield from parquet.iter_batches(
+            batch_size=min(_BATCH_ROWS, max(1, _BATCH_BYTES // row_bytes)),
+            row_groups=[index],
+            columns=names,
+            use_threads=False,
+        )
+
+
+def _has_int96(parquet: Any) -> bool:
+    columns = range(len(parquet.schema))
+    return any(parquet.schema.column(index).physical_type == "INT96" for index in columns)
+
+
+class _Int96:
+    """Timestamps of 96 bits, Spark's and Impala's: days, and nanoseconds of the day.
+
+    pyarrow (26.0.1) makes another time of one that does not fit 64 bits in the unit it is read in.
+
+    Parameters
+    ----------
+    fine, coarse : pyarrow.parquet.ParquetFile
+        The file, read in nanoseconds and in microseconds.
+    schema : pyarrow.Schema
+        The columns that are wanted.
+
+    Attributes
+    ----------
+    reader : pyarrow.parquet.ParquetFile
+        The one to read by: in nanoseconds, unless a coarser unit is asked for.
+    """
+
+    def __init__(self, fine: Any, coarse: Any, schema: pa.Schema) -> None:
+        self._fine, self._coarse = fine, coarse
+        pairs = zip(fine.schema_arrow, coarse.schema_arrow, strict=True)
+        there = {one.name for one, other in pairs if one.type != other.type}
+        types = {field.name: leaf_type(field.type) for field in schema if field.name in there}
+        self._names = list(types)
+        self._is_fine = not any(
+            pa.types.is_date(t) or (pa.types.is_timestamp(t) and t.unit != "ns")
+            for t in types.values()
+        )
+        self.reader = fine if self._is_fine else coarse
+
+    def refuse_changed(self, groups: range, url: str) -> None:
+        """Raise `SchemaMismatchError` for the first time that is another in the unit."""
+        if not self._names:
+            return
+        sizes = [self._fine.metadata.row_group(n).num_rows for n in range(groups.start)]
+        row = sum(sizes)
+        readers = (self._fine, self._coarse)
+        batches = (_row_groups(reader, groups, self._names) for reader in readers)
+        for fine, coarse in zip(*batches, strict=True):
+            for name in self._names:
+                pair = pa.StructArray.from_arrays([fine[name], coarse[name]], ["fine", "coarse"])
+                if self._is_changed(pair):
+                    raise SchemaMismatchError(
+                        f"column {name!r} has {self._what()}",
+                        path=url,
+                        feature=name,
+                        row=row_of(self._is_changed, pair, row),
+                    )
+            row += fine.num_rows
+
+    def _is_changed(self, pair: pa.StructArray) -> bool:
+        fine, coarse = (leaves(pair.field(n)) for n in (0, 1))
+        if self._is_fine:
+            return not casts(coarse, fine.type)
+        # Both go round at 2**64, so that the rest is right.
+        numbers = pc.multiply(coarse.cast(pa.int64()), 1000)
+        rest = pc.subtract(fine.cast(pa.int64()), numbers)
+        return bool(pc.any(pc.not_equal(rest, 0), min_count=0).as_py())
+
+    def _what(self) -> str:
+        if self._is_fine:
+            return (
+                "a time beyond the years 1677 to 2262, which is no timestamp of nanoseconds: give "
+                'a schema in which it is one of microseconds (pa.timestamp("us"))'
+            )
+        return (
+            "a time that microseconds cannot tell: give a schema in which all such columns are "
+            'timestamps of nanoseconds (pa.timestamp("ns"))'
+        )
 
 
 def _decoded(schema: pa.Schema) -> pa.Schema:
