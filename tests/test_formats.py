@@ -1273,6 +1273,29 @@ class TestColumnar:
         convert(tmp_path / "x.arrows", tmp_path / "ds", columns=["b"])
         all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
 
+    @pytest.mark.parametrize("t", [pa.string_view(), pa.binary_view()])
+    @pytest.mark.parametrize("fmt", ["arrow", "parquet", "jsonl", "tfrecord"])
+    def test_dictionaries_of_views(self, tmp_path: Path, t: pa.DataType, fmt: str) -> None:
+        words = pa.array(["a", "b" * 20], t)
+        values = pa.DictionaryArray.from_arrays(pa.array([1, None, 0, 1], pa.uint32()), words)
+        lists = pa.ListArray.from_arrays([0, 1, 1, 4], values.drop_null().take([0, 1, 2, 0]))
+        columns = {"n": [1, 2, 3], "x": values[:3], "y": lists}
+        write_directly(pa.table(columns), tmp_path / "x.arrow", "arrow")
+        plain = pa.string() if t == pa.string_view() else pa.binary()
+        schema = pa.schema([("n", pa.int64()), ("x", plain), ("y", pa.list_(plain))])
+        expected = pa.table(
+            {n: pa.array(c.to_pylist() if n != "n" else c) for n, c in columns.items()}
+        )
+        for given in (None, schema):
+            target = tmp_path / f"out-{given is None}"
+            convert(tmp_path / "x.arrow", target, to_format=fmt, schema=given)
+            convert(target, target.with_suffix(".back"), to_format="tfrecord", schema=schema)
+            assert read_table(target.with_suffix(".back")).equals(expected.cast(schema))
+        if plain == pa.string():
+            write_table(pa.table(columns), tmp_path / "parts", partition_by="x")
+            found = read_table(tmp_path / "parts").sort_by("n")
+            assert found["x"].to_pylist() == expected["x"].to_pylist()
+
     def test_a_struct_may_be_left_out(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"s": [{"x": 1}], "a": [1]}), tmp_path / "x.parquet")
         with pytest.raises(UnsupportedTypeError, match="'s'"):

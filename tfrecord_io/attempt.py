@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.arrow_take import take_rows
+from tfrecord_io.arrow_take import take_rows, without_dictionary_views
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
 from tfrecord_io.file_staging import note_path
 from tfrecord_io.layout import format_part_path, format_segments
@@ -311,4 +311,4 @@ def _normal_column(batch: pa.RecordBatch, name: str, t: pa.DataType) -> pa.Dicti
     if pat.is_null(normal_type(values.type)):
         zeros = pa.array([0] * len(values), pa.int32())
         return pa.DictionaryArray.from_arrays(zeros, pa.nulls(1, t))
-    return values.cast(t).dictionary_encode(null_encoding="encode")
+    return without_dictionary_views(values).cast(t).dictionary_encode(null_encoding="encode")

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from tfrecord_io.arrow_take import without_dictionary_views
 from tfrecord_io.cast import without_views
 from tfrecord_io.schema import is_any_list, leaf_type, storage_type, with_leaf
 
@@ -53,6 +54,7 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
     """
     if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
         array = without_views(array)
+    array = without_dictionary_views(array)
     source, target = leaf_type(array.type), leaf_type(t)
     if _loses_unit(source, target):
         raise pa.ArrowInvalid(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from tfrecord_io.arrow_take import without_dictionary_views
 from tfrecord_io.cast import without_views
 from tfrecord_io.compression import Compression, compressor, suffix
 from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
@@ -118,7 +119,7 @@ def _normal(array: pa.Array, target: pa.DataType) -> pa.Array:
         raise UnsupportedTypeError(
             f"a column has the type {array.type}, list views inside lists: cast it to lists"
         )
-    return array if array.type == target else array.cast(target)
+    return array if array.type == target else without_dictionary_views(array).cast(target)
 
 
 def _has_inner_views(t: pa.DataType) -> bool:
