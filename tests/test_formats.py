@@ -1273,6 +1273,18 @@ class TestColumnar:
         convert(tmp_path / "x.arrows", tmp_path / "ds", columns=["b"])
         all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
 
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_what_is_behind_a_stream(self, tmp_path: Path, is_ended: bool) -> None:
+        path = tmp_path / "x.arrows"
+        write_directly(pa.table({"a": [1, 2]}), path, "arrows")
+        stream = path.read_bytes()
+        path.write_bytes(stream if is_ended else stream.removesuffix(b"\xff\xff\xff\xff\0\0\0\0"))
+        assert convert(path, tmp_path / "ds").rows == 2
+        path.write_bytes(stream + stream)
+        with pytest.raises(CorruptDataError, match="ends before the file") as caught:
+            convert(path, tmp_path / "two")
+        assert caught.value.path == str(path)
+
     @pytest.mark.parametrize("t", [pa.string_view(), pa.binary_view()])
     @pytest.mark.parametrize("fmt", ["arrow", "parquet", "jsonl", "tfrecord"])
     def test_dictionaries_of_views(self, tmp_path: Path, t: pa.DataType, fmt: str) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecord_io.compression import Compression
-from tfrecord_io.errors import SchemaMismatchError, UnsupportedTypeError
+from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.formats.base import (
     InputFile,
     Look,
@@ -211,6 +211,12 @@ class ArrowFormat:
         with file.open() as handle, damage_named(file.url):
             if _is_stream(handle):
                 yield from map(_checked, pa.ipc.open_stream(handle))
+                if handle.read(1):
+                    raise CorruptDataError(
+                        "the stream ends before the file does; give streams that were put "
+                        "together as files of their own",
+                        path=file.url,
+                    )
                 return
             names = pa.ipc.open_file(handle).schema.names
             asked = {*schema.names}
