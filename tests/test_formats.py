@@ -1657,6 +1657,24 @@ def test_avro_holds_far_days(tmp_path):
         assert reader.read_all()["x"].combine_chunks() == values
 
 
+@pytest.mark.parametrize("number", [-1, 86_400_000_000])
+@pytest.mark.parametrize(
+    ("fmt", "is_list"),
+    [("csv", False), ("parquet", False), ("jsonl", True), ("avro", False), ("avro", True)],
+)
+def test_times_that_are_of_no_day_are_refused(tmp_path, fmt, is_list, number):
+    times = pa.array([0, 86_399_999_999, None, number]).cast(pa.time64("us"))
+    if is_list:
+        times = pa.ListArray.from_arrays([0, 1, 2, 3, 4], times)
+    write_directly(pa.table({"n": [1] * 4, "x": times}), tmp_path / "x.arrow", "arrow")
+    with pytest.raises(EncodeError, match="no time of a day") as caught:
+        convert(tmp_path / "x.arrow", tmp_path / f"y.{fmt}")
+    assert (caught.value.feature, caught.value.row) == ("x", 3)
+    convert(tmp_path / "x.arrow", tmp_path / "same.arrow")
+    with pa.ipc.open_file(tmp_path / "same.arrow") as file:
+        assert file.read_all()["x"].combine_chunks().equals(times)
+
+
 @pytest.mark.parametrize("t", [pa.string(), pa.large_string(), pa.string_view()])
 def test_texts_of_dates_that_are_no_whole_days(tmp_path, t):
     schema = pa.schema([("x", t)])

@@ -171,7 +171,8 @@ class Format(Protocol):
         Whether it holds times as texts, which end with the year 9999.
     timestamp_unit : {"s", "ms", "ns"} or None
         The coarsest unit that timestamps are read from its files in: their numbers must fit 64
-        bits in it. None where all times stay as they are; elsewhere dates are whole days.
+        bits in it. None where all times stay as they are; elsewhere dates are whole days, and times
+        of a day.
     is_wrapped : bool
         Whether compression is put around the file, and shows in its name, as with text.
     is_grouped : bool
@@ -421,9 +422,12 @@ def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
 
 
 def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format: Format) -> None:
-    """Raise `EncodeError` for the first date or timestamp that a format would make another one."""
+    """Raise `EncodeError` for the first date or time that a format would make another one."""
     t, unit = leaf_type(array.type), file_format.timestamp_unit
     if unit is None:
+        return
+    if pat.is_time(t):
+        _refuse_times_of_no_day(name, array, row_offset)
         return
     if pat.is_date64(t):
         stored = pa.date32()
@@ -441,6 +445,23 @@ def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format:
             feature=name,
             row=row_of(lambda part: not casts(leaves(part), stored), array, row_offset),
         ) from error
+
+
+def _refuse_times_of_no_day(name: str, array: pa.Array, row_offset: int) -> None:
+    t = leaf_type(array.type)
+
+    def is_odd(part: pa.Array) -> bool:
+        numbers = leaves(part).view(pa.int32() if pat.is_time32(t) else pa.int64())
+        least, most = pc.min_max(numbers).as_py().values()
+        return least is not None and not 0 <= least <= most < UNITS_OF_A_DAY[t.unit]
+
+    if is_odd(array):
+        raise EncodeError(
+            f"column {name!r} is {t}, and a value is no time of a day: correct it, or leave the "
+            "column out with columns",
+            feature=name,
+            row=row_of(is_odd, array, row_offset),
+        )
 
 
 def refuse_null(name: str, array: pa.Array, row_offset: int) -> None:
