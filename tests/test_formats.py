@@ -1144,6 +1144,19 @@ class TestAvro:
             pa.list_(pa.timestamp("us", "UTC")),
         ]
 
+    def test_nanoseconds(self, tmp_path: Path) -> None:
+        kinds = ("timestamp-nanos", "local-timestamp-nanos")
+        fields = [
+            {"name": f"x{n}", "type": ["null", {"type": "long", "logicalType": kind}]}
+            for n, kind in enumerate(kinds)
+        ]
+        rows = [{"x0": 2**62 + 1, "x1": None}, {"x0": None, "x1": -(2**62) - 1}]
+        self.write(tmp_path / "x.avro", fields, *rows)
+        convert(tmp_path / "x.avro", tmp_path / "ds")
+        all_equal(tmp_path / "ds", examples(*rows))
+        types = [pa.timestamp("ns", "UTC"), pa.timestamp("ns")]
+        assert read_table(tmp_path / "ds").schema.types == types
+
     @pytest.mark.parametrize(
         "kind",
         [
