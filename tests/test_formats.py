@@ -1973,6 +1973,20 @@ def test_a_message_shows_no_long_number(tmp_path: Path) -> None:
         assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("log", ["_delta_log", ".hoodie"])
+def test_tables_whose_log_says_which_files_count(tmp_path: Path, log: str) -> None:
+    table = tmp_path / "table"
+    (table / log).mkdir(parents=True)
+    for name in ("old", "new"):
+        pq.write_table(pa.table({"x": [name]}), table / f"{name}.parquet")
+    schema = pa.schema([("x", pa.string())])
+    for given in (None, schema):
+        with pytest.raises(OptionError, match=log):
+            convert(table, tmp_path / "ds", schema=given)
+    convert([table / "new.parquet"], tmp_path / "ds")
+    all_equal(tmp_path / "ds", examples({"x": "new"}))
+
+
 class TestInt96:
     """Timestamps as Spark writes them to Parquet files, which pyarrow makes others in silence."""
 

@@ -34,6 +34,9 @@ from tfrecord_io.storage import open_storage
 from tfrecord_io.tasks import decoding
 from tfrecord_io.work import Finisher
 
+#: Folders with the logs of tables of Delta Lake and Hudi.
+_LOGS = ("_delta_log", ".hoodie")
+
 #: Files that are looked at, at the same time.
 _LOOKING_THREADS = 8
 
@@ -108,7 +111,7 @@ def plan_source(
     ------
     TFRecordError, FileNotFoundError
         See `tfrecord_io.read.plan_scan`; `InferenceError` if files disagree about a column,
-        `UnsupportedTypeError` if a file has two of one name.
+        `UnsupportedTypeError` if a file has two of one name, `OptionError` for a table with a log.
     """
     choice("on_corrupt", on_corrupt, OnCorrupt)
     if file_format == "tfrecord":
@@ -143,12 +146,28 @@ def plan_source(
         file_format=file_format,
         look=looking.look,
     )
+    _refuse_logs(scan)
     return SourcePlan(
         scan=scan.without_tasks(),
         file_format=looking.file_format,
         found=looking.found,
         pieces=tuple(looking.pieces(scan)),
     )
+
+
+def _refuse_logs(scan: ScanPlan) -> None:
+    """Raise `OptionError` for a folder in which a log says which of its files still count."""
+    for index, url in enumerate(scan.locations):
+        storage, root = open_storage(url, scan.storage_options)
+        paths = {task.file.path for task in scan.tasks if task.file.location == index}
+        for log in _LOGS if paths - {root} else ():
+            if storage.exists(f"{root}/{log}"):
+                raise OptionError(
+                    f"the source is a table whose log, {log!r}, says which of its files hold rows "
+                    "that were not changed or deleted since, and the log is not read: name these "
+                    "files, one by one, or convert a copy that the table's own software writes",
+                    path=url,
+                )
 
 
 def _task_bytes(task: ScanTask) -> int:
