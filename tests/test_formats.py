@@ -801,6 +801,31 @@ class TestCsv:
         with pytest.raises(CorruptDataError, match=r"header cannot be read: .*0xff.*x\.csv"):
             convert(path, tmp_path / "ds", **options)
 
+    @pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.csv.gz"])
+    def test_quotes_that_a_backslash_escapes(self, tmp_path: Path, name: str) -> None:
+        """Spark writes them so."""
+        delimiter = "\t" if ".tsv" in name else ","
+
+        def write(*rows: list[str]) -> Path:
+            data = "".join(f"{delimiter.join(row)}\n" for row in rows).encode()
+            (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+            return tmp_path / name
+
+        fine = [["1", '"C:\\dir\\"'], ["2", '5\\" x'], ["3", '"a\\""b"'], ["4", '"\\"']]
+        convert(write(["i", "s"], *fine, *[["5", "x" * 999]] * 9000), tmp_path / "y.arrow")
+        with pa.ipc.open_file(tmp_path / "y.arrow") as reader:
+            values = reader.read_all()["s"].to_pylist()
+        assert values[:4] == ["C:\\dir\\", '5\\" x', 'a\\"b', "\\"]
+        for bad in ('"a\\"b"', '"\\"a\\""', '"a\nb\\"c"'):
+            for rows in (
+                [["5", bad]],
+                [["5", "x"], [bad, "y"]],
+                [["5", "x" * 999]] * 9000 + [["6", bad]],
+            ):
+                with pytest.raises(CorruptDataError, match="escaped by a backslash") as caught:
+                    convert(write(["i", "s"], *fine, *rows), tmp_path / "ds")
+                assert caught.value.path == str(tmp_path / name)
+
     def test_a_row_that_is_too_long(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("x\n1\n" + "2" * 10**7 + "\n")
         with pytest.raises(CorruptDataError, match="row is longer than 4 MiB") as caught:

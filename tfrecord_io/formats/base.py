@@ -244,6 +244,56 @@ class Format(Protocol):
         """
 
 
+class TextStream(io.RawIOBase):
+    """A text as a stream for pyarrow, whose faults are raised by `faults`, not by reading it.
+
+    pyarrow reads on threads of its own. The last of them that held an error lets it go when it gets
+    to it; if the interpreter has ended by then, that aborts the process.
+
+    Parameters
+    ----------
+    pieces : iterator of bytes
+        The text. An exception ends it.
+    """
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._ready = memoryview(b"")
+        self._fault: Exception | None = None
+
+    def readable(self) -> bool:
+        """See `io.RawIOBase`."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See `io.RawIOBase`."""
+        while not self._ready:
+            try:
+                piece = next(self._pieces, None)
+            except Exception as error:  # noqa: BLE001 - raised again by `faults`
+                self._fault = error
+                return 0
+            if piece is None:
+                return 0
+            self._ready = memoryview(piece)
+        given = self._ready[: len(buffer)]
+        self._ready = self._ready[len(given) :]
+        buffer[: len(given)] = given
+        return len(given)
+
+    @contextlib.contextmanager
+    def faults(self) -> Iterator[None]:
+        """Raise what ended the text, and not what pyarrow says of the end."""
+        try:
+            yield
+        except pa.ArrowException:
+            if self._fault is not None:
+                raise self._fault from None
+            raise
+        if self._fault is not None:
+            raise self._fault
+
+
 def said(error: Exception) -> str:
     """Return what an error says without the middle of a long text, which may be a whole value."""
     return shortened(str(error) or type(error).__name__)

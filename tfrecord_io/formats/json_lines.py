@@ -68,8 +68,10 @@ class JsonLinesFormat:
         found = schema
         if found is None:
             with file.open_decompressed() as stream, _explained(file.url, _Count()):
-                reader = _open(JsonText(stream, file.url), None, "infer")
-                found = pa.schema([]) if reader is None else reader.schema
+                text = JsonText(stream, file.url)
+                with text.faults():
+                    reader = _open(text, None, "infer")
+                    found = pa.schema([]) if reader is None else reader.schema
             if any(pat.is_timestamp(leaf_type(field.type)) for field in found):
                 found = _with_zones(file, found)
         return Look(schema=found, pieces=(Piece(bytes=file.size),))
@@ -92,14 +94,14 @@ class JsonLinesFormat:
         with file.open_decompressed() as stream, _explained(file.url, count):
             text = JsonText(stream, file.url, numbers, is_bared=found is None)
             unexpected = "ignore" if found is None else "error"
-            reader = _open(text, pa.schema(parsed), unexpected)
             is_checked = False
-            for batch in reader or ():
-                if not is_checked and any(_may_change(batch[name], text) for name in numbers):
-                    refuse_changed(file, numbers)
-                    is_checked = True
-                yield _decoded(batch, schema, file.url, count.rows)
-                count.rows += batch.num_rows
+            with text.faults():
+                for batch in _open(text, pa.schema(parsed), unexpected) or ():
+                    if not is_checked and any(_may_change(batch[name], text) for name in numbers):
+                        refuse_changed(file, numbers)
+                        is_checked = True
+                    yield _decoded(batch, schema, file.url, count.rows)
+                    count.rows += batch.num_rows
 
     def open_writer(
         self,

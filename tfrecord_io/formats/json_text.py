@@ -11,7 +11,6 @@ library's parser, which gives their digits.
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import re
@@ -23,7 +22,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError
-from tfrecord_io.formats.base import InputFile, shortened
+from tfrecord_io.formats.base import InputFile, TextStream, shortened
 from tfrecord_io.formats.exact import INTEGERS_END
 
 #: A line must not be longer.
@@ -52,8 +51,8 @@ _NO_OPENINGS = bytes({*range(256)} - {*b"[{\n"})
 _NO_BRACKETS = bytes({*range(256)} - {*b"[]{}"})
 
 
-class JsonText(io.RawIOBase):
-    """The lines of a file as a stream of bytes.
+class JsonText(TextStream):
+    """The lines of a file.
 
     Parameters
     ----------
@@ -76,7 +75,7 @@ class JsonText(io.RawIOBase):
     Raises
     ------
     CorruptDataError
-        When read: a line is not UTF-8, not objects, or too long, or its values nest too deep.
+        By `faults`: a line is not UTF-8, not objects, or too long, or its values nest too deep.
     """
 
     def __init__(
@@ -87,8 +86,7 @@ class JsonText(io.RawIOBase):
         *,
         is_bared: bool = False,
     ) -> None:
-        self._lines = _some_lines(stream, url)
-        self._ready = memoryview(b"")
+        super().__init__(self._read(_some_lines(stream, url)))
         numbers = numbers or {}
         self._floats = {name for name, t in numbers.items() if pat.is_floating(t)}
         self._has_decimals = len(self._floats) < len(numbers)
@@ -96,27 +94,16 @@ class JsonText(io.RawIOBase):
         self.has_tiny = False
         self.has_far = False
 
-    def readable(self) -> bool:
-        """See `io.RawIOBase`."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """See `io.RawIOBase`."""
-        while not self._ready:
-            lines = next(self._lines, None)
-            if lines is None:
-                break
+    def _read(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for lines in pieces:
             if self._floats and not self.has_tiny:
                 self.has_tiny = _may_hold_tiny(lines)
             if self._has_decimals and not self.has_far:
                 self.has_far = bool(_FAR.search(lines))
             if self._floats and self._is_bared and _WORD.search(lines):
-                lines = _STRING_AND_VALUES.sub(self._bare, lines)
-            self._ready = memoryview(lines)
-        given = self._ready[: len(buffer)]
-        self._ready = self._ready[len(given) :]
-        buffer[: len(given)] = given
-        return len(given)
+                yield _STRING_AND_VALUES.sub(self._bare, lines)
+            else:
+                yield lines
 
     def _bare(self, found: re.Match[bytes]) -> bytes:
         string, values = found[1], found[2]

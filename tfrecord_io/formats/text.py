@@ -27,13 +27,28 @@ import pyarrow.types as pat
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, refuse_twins, said
+from tfrecord_io.formats.base import (
+    InputFile,
+    Look,
+    Piece,
+    TableWriter,
+    TextStream,
+    refuse_twins,
+    said,
+)
 from tfrecord_io.schema import is_any_list
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 
 #: Blocks are no longer than this: pyarrow takes less than twice as much.
 _MOST_BLOCK_BYTES = 1024**3
+
+#: So much of the text is looked at at a time, and so much of that again with what follows it.
+_PIECE_BYTES = 1024 * 1024
+_OVERLAP_BYTES = 64 * 1024
+
+#: No more of a value is shown in an error.
+_SHOWN_BYTES = 60
 
 #: pyarrow counts lines from 1, the header among them.
 _ROW = re.compile(r"Row #([0-9]+)")
@@ -88,7 +103,7 @@ class CsvFormat:
                 yield None
                 return
             refuse_twins(names, types, file.url)
-            with _opened(file, line_end) as stream:
+            with self._opened(file, line_end) as stream:
                 yield pcsv.open_csv(
                     stream,
                     read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
@@ -116,7 +131,7 @@ class CsvFormat:
 
         block_bytes, line_end = _BLOCK_BYTES, b""
         while True:
-            with _opened(file, line_end) as stream:
+            with self._opened(file, line_end) as stream:
                 try:
                     reader = pcsv.open_csv(
                         stream,
@@ -144,6 +159,14 @@ class CsvFormat:
                 )
             block_bytes *= 2
 
+    @contextlib.contextmanager
+    def _opened(self, file: InputFile, line_end: bytes) -> Iterator[BinaryIO]:
+        with file.open_decompressed() as stream:
+            whole = io.BytesIO(stream.read() + line_end) if line_end else stream
+            text = TextStream(_checked(whole, self.delimiter, file.url))
+            with text.faults():
+                yield io.BufferedReader(text, _PIECE_BYTES)
+
     def open_writer(
         self,
         stream: BinaryIO,
@@ -160,10 +183,26 @@ class CsvFormat:
         return _Writer(stream, schema, self.delimiter)
 
 
-@contextlib.contextmanager
-def _opened(file: InputFile, line_end: bytes) -> Iterator[Any]:
-    with file.open_decompressed() as stream:
-        yield io.BytesIO(stream.read() + line_end) if line_end else stream
+def _checked(stream: BinaryIO, delimiter: str, url: str) -> Iterator[bytes]:
+    """Give a text in which no quote is escaped by a backslash, as Spark does it.
+
+    Such a quote ends the value for pyarrow, which takes what follows for more of it.
+    """
+    ends = re.escape(delimiter).encode() + rb"\r\n"
+    escaped = re.compile(rb'[%b]("[^"]*\\")[^%b"]' % (ends, ends))
+    before = b"\n"
+    while data := stream.read(_PIECE_BYTES):
+        text = before + data
+        if b'\\"' in text and (found := escaped.search(text)):
+            shown = found[1][:_SHOWN_BYTES].decode(errors="backslashreplace")
+            raise CorruptDataError(
+                f"a quote in a value is escaped by a backslash, as Spark does it by default: "
+                f"{shown}; quotes in values are to be doubled: write the file with Spark's option "
+                "escape='\"'",
+                path=url,
+            )
+        before = text[-_OVERLAP_BYTES:]
+        yield data
 
 
 def _refuse_open_quote(file: InputFile) -> None:
