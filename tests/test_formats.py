@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import datetime as dt
 import gzip
@@ -2047,3 +2048,68 @@ class TestInt96:
         with pytest.raises(SchemaMismatchError, match=r"that microseconds cannot tell") as caught:
             convert(source, target, schema=schema, mode="overwrite")
         assert (caught.value.row, caught.value.feature) == (1, "x")
+
+
+#: By Spark 4.3: 2020-01-01, 1500-01-01 and 1582-10-15.
+ORC_OF_SPARK = (
+    "T1JDCgYSBAgDUAAKFAoCAAASDggDOggIjfoUEKydAlAAbgIAjqwFPQ0EUOUKBggGEAAYCAoGCAYQARgWCgYIARABGAsS"
+    "AggAEgIIAgoYCgQIA1AAChAIAzoICI36FBCsnQJQAFgLCAMQTBoKCAMQHhgLICAoAyIICAwSAQEaAWQiAggPKiEKGG9y"
+    "Zy5hcGFjaGUuc3BhcmsudmVyc2lvbhIFNC4zLjAwAzoECANQADoQCAM6CAiN+hQQrJ0CUABYC0CQTkgAWAFiBTIuMy4w"
+    "CGkQACICAAwoGjAJgvQDA09SQxM="
+)
+
+
+def test_old_days_in_orc_by_spark(tmp_path: Path) -> None:
+    """pyarrow reads 1500-01-10."""
+    (tmp_path / "x.orc").write_bytes(base64.b64decode(ORC_OF_SPARK))
+    with pytest.raises(SchemaMismatchError, match=r"before 1582-10-15.* calendar") as caught:
+        convert(tmp_path / "x.orc", tmp_path / "x.arrow")
+    assert (caught.value.feature, caught.value.row) == ("d", 1)
+    # Others' writers know one calendar.
+    po.write_table(pa.table({"d": [dt.date(1500, 1, 1)]}), tmp_path / "y.orc")
+    convert(tmp_path / "y.orc", tmp_path / "y.arrow")
+    with pa.ipc.open_file(tmp_path / "y.arrow") as reader:
+        assert reader.read_all()["d"].to_pylist() == [dt.date(1500, 1, 1)]
+
+
+ROWS_OF_SPARK = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "is_old"),
+    [
+        ({}, False),
+        ({"org.apache.spark.version": "3.5.0"} | ROWS_OF_SPARK, False),
+        ({"org.apache.spark.version": "4.3.0", "org.apache.spark.legacyDateTime": ""}, True),
+        ({"org.apache.spark.version": "4.3.0", "org.apache.spark.legacyINT96": ""}, True),
+        ({"org.apache.spark.version": "2.4.8"} | ROWS_OF_SPARK, True),
+        (ROWS_OF_SPARK, True),
+    ],
+)
+@pytest.mark.parametrize("int96", [False, True])
+def test_old_times_in_parquet_by_spark(
+    tmp_path: Path, metadata: dict[str, str], is_old: bool, int96: bool
+) -> None:
+    first, second = dt.date(1582, 10, 15), dt.datetime(1900, 1, 1)
+    day = dt.timedelta(days=1)
+    tables = [
+        pa.table({"d": [None, first, first], "t": [[second], [], [second, None]]}),
+        pa.table({"d": [first, first - day], "t": [[second], [second]]}),
+        pa.table({"d": [first, None], "t": [[second], [None, second - day]]}),
+    ]
+    for number, table in enumerate(tables):
+        path = tmp_path / f"{number}.parquet"
+        with pq.ParquetWriter(
+            path, table.schema, use_deprecated_int96_timestamps=int96, store_schema=False
+        ) as writer:
+            writer.write_table(table)
+            writer.add_key_value_metadata(metadata)
+        if is_old and number:
+            with pytest.raises(SchemaMismatchError, match="another calendar") as caught:
+                convert(path, tmp_path / "no.arrow")
+            assert caught.value.row == 1
+            assert caught.value.feature == ("d" if number == 1 else "t")
+        else:
+            convert(path, tmp_path / "x.arrow", mode="overwrite")
+            with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+                assert reader.read_all().to_pydict() == table.to_pydict()

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
+from tfrecord_io.formats import old_calendar
 from tfrecord_io.formats.base import (
     InputFile,
     Look,
@@ -76,8 +77,14 @@ class ParquetFormat:
         with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
             end = parquet.num_row_groups if piece.end is None else piece.end
             groups = range(piece.start, end)
+            has_old = old_calendar.is_in_parquet(parquet.metadata.metadata)
+
+            def batches(reader: Any) -> Iterator[pa.RecordBatch]:
+                found = _row_groups(reader, groups, schema.names)
+                return old_calendar.refused(found, file.url, piece.row) if has_old else found
+
             if not _has_int96(parquet):
-                yield from _row_groups(parquet, groups, schema.names)
+                yield from batches(parquet)
                 return
             with (
                 file.open() as other,
@@ -87,7 +94,7 @@ class ParquetFormat:
             ):
                 times = _Int96(parquet, coarse, schema)
                 times.refuse_changed(groups, file.url)
-                yield from _row_groups(times.reader, groups, schema.names)
+                yield from batches(times.reader)
 
     def open_writer(
         self,
@@ -153,8 +160,9 @@ class OrcFormat:
             # Without a column it would tell no rows.
             columns = columns or orc.schema.names[:1]
             end = orc.nstripes if piece.end is None else piece.end
-            for stripe in range(piece.start, end):
-                yield _read_stripe(orc, stripe, columns, file.url)
+            stripes = (_read_stripe(orc, n, columns, file.url) for n in range(piece.start, end))
+            is_old = old_calendar.is_in_orc(orc)
+            yield from old_calendar.refused(stripes, file.url, piece.row) if is_old else stripes
 
     def open_writer(
         self,
