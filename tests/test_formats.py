@@ -827,6 +827,11 @@ class TestCsv:
                     convert(write(["i", "s"], *fine, *rows), tmp_path / "ds")
                 assert caught.value.path == str(tmp_path / name)
 
+    def test_text_in_utf_16(self, tmp_path: Path) -> None:
+        (tmp_path / "x.csv").write_text("i,s\n1,x\n", encoding="utf-16")
+        with pytest.raises(CorruptDataError, match="UTF-16"):
+            convert(tmp_path / "x.csv", tmp_path / "ds")
+
     def test_a_row_that_is_too_long(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("x\n1\n" + "2" * 10**7 + "\n")
         with pytest.raises(CorruptDataError, match="row is longer than 4 MiB") as caught:

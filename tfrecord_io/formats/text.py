@@ -193,6 +193,8 @@ def _checked(stream: BinaryIO, delimiter: str, url: str) -> Iterator[bytes]:
     before = b"\n"
     while data := stream.read(_PIECE_BYTES):
         text = before + data
+        if text.startswith((b"\n\xff\xfe", b"\n\xfe\xff")):
+            raise CorruptDataError("the text is in UTF-16; save it as UTF-8", path=url)
         if b'\\"' in text and (found := escaped.search(text)):
             shown = found[1][:_SHOWN_BYTES].decode(errors="backslashreplace")
             raise CorruptDataError(
