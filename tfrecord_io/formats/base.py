@@ -454,20 +454,30 @@ def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
     t = leaf_type(array.type)
     if not (pat.is_date(t) or pat.is_timestamp(t)):
         return
-    is_days = pat.is_date32(t)
-    units = 1 if is_days else UNITS_OF_A_DAY["ms" if pat.is_date64(t) else t.unit]
+    unit = "ms" if pat.is_date64(t) else None if pat.is_date32(t) else t.unit
+    units = 1 if unit is None else UNITS_OF_A_DAY[unit]
+    what = (
+        "has a time beyond the years 1 to 9999, which no text can tell: leave it out with columns, "
+        "or choose another format"
+    )
+    _refuse_beyond(name, array, row_offset, _FIRST_DAY * units, _END_DAY * units, what)
 
-    def is_far(part: pa.Array) -> bool:
-        numbers = leaves(part).view(pa.int32() if is_days else pa.int64())
-        least, most = pc.min_max(numbers).as_py().values()
-        return least is not None and not _FIRST_DAY * units <= least <= most < _END_DAY * units
 
-    if is_far(array):
+def _refuse_beyond(
+    name: str, array: pa.Array, row_offset: int, first: int, end: int, what: str
+) -> None:
+    """Raise `EncodeError` for the first time whose number is not in a range."""
+    number = pa.int32() if leaf_type(array.type).bit_width == 32 else pa.int64()
+
+    def is_beyond(part: pa.Array) -> bool:
+        least, most = pc.min_max(leaves(part).view(number)).as_py().values()
+        return least is not None and not first <= least <= most < end
+
+    if is_beyond(array):
         raise EncodeError(
-            f"column {name!r} has a time beyond the years 1 to 9999, which no text can tell: leave "
-            "it out with columns, or choose another format",
+            f"column {name!r} {what}",
             feature=name,
-            row=row_of(is_far, array, row_offset),
+            row=row_of(is_beyond, array, row_offset),
         )
 
 
@@ -477,7 +487,11 @@ def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format:
     if unit is None:
         return
     if pat.is_time(t):
-        _refuse_times_of_no_day(name, array, row_offset)
+        what = (
+            f"is {t}, and a value is no time of a day: correct it, or leave the column out with "
+            "columns"
+        )
+        _refuse_beyond(name, array, row_offset, 0, UNITS_OF_A_DAY[t.unit], what)
         return
     if pat.is_date64(t):
         stored = pa.date32()
@@ -495,23 +509,6 @@ def refuse_unfit_times(name: str, array: pa.Array, row_offset: int, file_format:
             feature=name,
             row=row_of(lambda part: not casts(leaves(part), stored), array, row_offset),
         ) from error
-
-
-def _refuse_times_of_no_day(name: str, array: pa.Array, row_offset: int) -> None:
-    t = leaf_type(array.type)
-
-    def is_odd(part: pa.Array) -> bool:
-        numbers = leaves(part).view(pa.int32() if pat.is_time32(t) else pa.int64())
-        least, most = pc.min_max(numbers).as_py().values()
-        return least is not None and not 0 <= least <= most < UNITS_OF_A_DAY[t.unit]
-
-    if is_odd(array):
-        raise EncodeError(
-            f"column {name!r} is {t}, and a value is no time of a day: correct it, or leave the "
-            "column out with columns",
-            feature=name,
-            row=row_of(is_odd, array, row_offset),
-        )
 
 
 def refuse_null(name: str, array: pa.Array, row_offset: int) -> None:
