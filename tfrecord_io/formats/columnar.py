@@ -93,7 +93,7 @@ class ParquetFormat:
                 ) as coarse,
             ):
                 times = _Int96(parquet, coarse, schema)
-                times.refuse_changed(groups, file.url)
+                times.refuse_changed(groups, file.url, piece.row)
                 yield from batches(times.reader)
 
     def open_writer(
@@ -304,12 +304,10 @@ class _Int96:
         )
         self.reader = fine if self._is_fine else coarse
 
-    def refuse_changed(self, groups: range, url: str) -> None:
+    def refuse_changed(self, groups: range, url: str, row: int | None) -> None:
         """Raise `SchemaMismatchError` for the first time that is another in the unit."""
         if not self._names:
             return
-        sizes = [self._fine.metadata.row_group(n).num_rows for n in range(groups.start)]
-        row = sum(sizes)
         readers = (self._fine, self._coarse)
         batches = (_row_groups(reader, groups, self._names) for reader in readers)
         for fine, coarse in zip(*batches, strict=True):
@@ -322,7 +320,7 @@ class _Int96:
                         feature=name,
                         row=row_of(self._is_changed, pair, row),
                     )
-            row += fine.num_rows
+            row = None if row is None else row + fine.num_rows
 
     def _is_changed(self, pair: pa.StructArray) -> bool:
         fine, coarse = (leaves(pair.field(n)) for n in (0, 1))
