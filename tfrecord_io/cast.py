@@ -767,7 +767,10 @@ def _leaf_from_wire(source: pa.DataType, target: pa.DataType) -> _LeafCast:
 
 
 def _does_not_fit(values: pa.Array, target: pa.DataType) -> Callable[[int], str]:
-    return lambda row: f"holds {values[row]}, which does not fit {target}: ask for {values.type}"
+    return lambda row: (
+        f"holds {values[row]}, which does not fit {target}: ask for a wider type, such as "
+        f"{values.type}"
+    )
 
 
 def _int_range(t: pa.DataType) -> tuple[int, int]:
