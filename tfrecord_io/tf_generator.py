@@ -4,12 +4,13 @@ As `tf.data.Dataset.from_generator`, without the flat_map that it puts around: f
 TensorFlow makes all functions of a dataset anew, and a thin layer of them takes 17 of the 200 ms in
 which an epoch of 200,000 rows is gone through. Nor are arrays looked at that are known to be right.
 
-Generators run on a thread that was not begun by one of TensorFlow's: on these, and on those that
+Each generator runs on a thread that none of TensorFlow's has begun: on these, and on those that
 they begin, the processor takes subnormal numbers for zeros.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,22 +40,25 @@ def generated(arrays: Callable[[], Generator[tuple[_Array, ...]]], signature: Se
         `tf.numpy_function`; a generator whose iterator is given up is closed.
     """
     tf = tensorflow()
-    running: dict[int, Generator[tuple[_Array, ...]]] = {}
+    running: dict[int, tuple[Generator[tuple[_Array, ...]], ThreadPoolExecutor]] = {}
     numbers = itertools.count()
-    thread = ThreadPoolExecutor(1, "tfrecord-io-dataset")
-    thread.submit(int).result()
+    # TensorFlow keeps what a dataset calls for ever, so that only iterators may have threads.
+    beginner = _beginner()
 
     def begin() -> Any:
         number = next(numbers)
-        running[number] = arrays()
+        running[number] = arrays(), beginner.submit(_thread, "tfrecord-io-dataset").result()
         return np.int64(number)
 
     def step(number: Any) -> tuple[_Array, ...]:
         # Its StopIteration is the end of the dataset.
-        return thread.submit(next, running[int(number)]).result()
+        generator, thread = running[int(number)]
+        return thread.submit(next, generator).result()
 
     def end(number: Any) -> Any:
-        thread.submit(running.pop(int(number)).close).result()
+        generator, thread = running.pop(int(number))
+        with thread:
+            thread.submit(generator.close).result()
         return np.int64(0)
 
     def begun() -> Any:
@@ -85,3 +89,16 @@ def generated(arrays: Callable[[], Generator[tuple[_Array, ...]]], signature: Se
         output_shapes=[spec.shape for spec in signature],
     )
     return tf.data.experimental.from_variant(variant, structure=tuple(signature))
+
+
+@functools.cache
+def _beginner() -> ThreadPoolExecutor:
+    """Return the one thread that begins those of all iterators, begun by who makes a dataset."""
+    return _thread("dataset-threads")
+
+
+def _thread(name: str) -> ThreadPoolExecutor:
+    thread = ThreadPoolExecutor(1, name)
+    # It begins with its first work.
+    thread.submit(int).result()
+    return thread

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Generator
 from typing import Any
 
@@ -53,6 +54,21 @@ def test_a_generator_ends_with_its_iterator(tf: Any) -> None:
     del given_up
     gc.collect()
     assert ended == [True, True]
+
+
+def test_threads_end_with_iterators(tf: Any) -> None:
+    """TensorFlow never forgets a dataset."""
+
+    def running() -> list[threading.Thread]:
+        return [t for t in threading.enumerate() if t.name.startswith("tfrecord-io-dataset")]
+
+    datasets = [generated(lambda: numbers_and_words(2), signature(tf)) for _ in range(3)]
+    iterators = [iter(dataset) for dataset in datasets]
+    assert [len(next(iterator)) for iterator in iterators] == [2, 2, 2]
+    assert len(running()) == 3
+    del iterators
+    gc.collect()
+    assert running() == []
 
 
 def test_errors_of_a_generator(tf: Any) -> None:
