@@ -17,6 +17,7 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.orc as po
 import pyarrow.parquet as pq
@@ -38,6 +39,7 @@ from tfrecord_io.errors import (
     TFRecordError,
     UnsupportedTypeError,
 )
+from tfrecord_io.filters import filter_batch
 from tfrecord_io.formats import get_format, json_lines, text, writing
 from tfrecord_io.formats.base import InputFile, divided
 from tfrecord_io.formats.detection import format_of_name
@@ -2118,3 +2120,52 @@ def test_old_times_in_parquet_by_spark(
             convert(path, tmp_path / "x.arrow", mode="overwrite")
             with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
                 assert reader.read_all().to_pydict() == table.to_pydict()
+
+
+@pytest.mark.parametrize("make", [pa.ListViewArray, pa.LargeListViewArray])
+@pytest.mark.parametrize("kind", ["list", "large", "view", "fixed"])
+def test_list_views_inside_lists(tmp_path: Path, make: Any, kind: str) -> None:
+    index = pa.int32() if make is pa.ListViewArray else pa.int64()
+    starts, sizes = pa.array([3, 0, 0, 1], index), pa.array([1, 2, 0, 3], index)
+    is_null = pa.array([False, False, True, False])
+    views = make.from_arrays(starts, sizes, pa.array([1, 2, 3, 4]), mask=is_null)
+    offsets = pa.array([0, 2, 4], pa.int64() if kind == "large" else pa.int32())
+    array = {
+        "list": lambda: pa.ListArray.from_arrays(offsets, views),
+        "large": lambda: pa.LargeListArray.from_arrays(offsets, views),
+        "view": lambda: pa.ListViewArray.from_arrays(
+            pa.array([0, 2], pa.int32()), pa.array([2, 2], pa.int32()), views
+        ),
+        "fixed": lambda: pa.FixedSizeListArray.from_arrays(views, 2),
+    }[kind]()
+    rows = [[[4], [1, 2]], [None, [2, 3, 4]]]
+    t = pa.list_(pa.list_(pa.int16()))
+    for part, values in ((array, rows), (array[1:], rows[1:]), (array[:0], [])):
+        found = exact_cast(part, t)
+        found.validate(full=True)
+        assert found.to_pylist() == values
+    table = pa.table({"x": array})
+    with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as writer:
+        writer.write_table(table)
+    convert(tmp_path / "x.arrow", tmp_path / "x.parquet")
+    assert pq.read_table(tmp_path / "x.parquet")["x"].to_pylist() == rows
+    kept = filter_batch(
+        table.to_batches()[0], pc.list_value_length(pc.list_element(pc.field("x"), 1)) > 2, ["x"]
+    )
+    assert kept["x"].to_pylist() == rows[1:]
+
+
+def test_lists_that_are_all_null(tmp_path: Path) -> None:
+    t = pa.list_(pa.dictionary(pa.int8(), pa.string()), 2)
+    pq.write_table(pa.table({"x": pa.nulls(3, pa.list_(pa.string()))}), tmp_path / "x.parquet")
+    convert(tmp_path / "x.parquet", tmp_path / "x.arrow", schema=pa.schema({"x": t}))
+    assert pa.ipc.open_file(tmp_path / "x.arrow").read_all()["x"].null_count == 3
+
+
+def test_lists_of_another_length(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array([[1, 2]], pa.list_(pa.int64(), 2))})
+    pq.write_table(table, tmp_path / "x.parquet")
+    t = pa.list_(pa.int64(), 3)
+    with pytest.raises(SchemaMismatchError, match="not the same") as caught:
+        convert(tmp_path / "x.parquet", tmp_path / "x.arrow", schema=pa.schema({"x": t}))
+    assert caught.value.row == 0

@@ -560,6 +560,25 @@ def without_views(array: pa.Array) -> pa.Array:
     )
 
 
+def without_any_views(array: pa.Array) -> pa.Array:
+    """Return an array with plain lists for list views at any depth; see `without_views`."""
+    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
+        array = without_views(array)
+    t = array.type
+    if not is_any_list(t):
+        return array
+    items = without_any_views(array.values)
+    if items.type == t.value_type:
+        return array
+    field = t.value_field.with_type(items.type)
+    if pat.is_fixed_size_list(t):
+        kept = pa.list_(field, t.list_size)
+    else:
+        kept = pa.large_list(field) if pat.is_large_list(t) else pa.list_(field)
+    own = array.buffers()[: 1 if pat.is_fixed_size_list(t) else 2]
+    return pa.Array.from_buffers(kept, len(array), own, array.null_count, array.offset, [items])
+
+
 # ---- leaves --------------------------------------------------------------------------------------
 
 _LeafCast = Callable[[pa.Array], tuple[pa.Array, _Faults]]

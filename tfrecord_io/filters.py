@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take_rows
-from tfrecord_io.cast import without_views
+from tfrecord_io.cast import without_any_views
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
 from tfrecord_io.schema import schema_without_views
@@ -326,8 +326,7 @@ def _kept(columns: pa.Table | pa.RecordBatch, filter_expression: pc.Expression) 
 
 
 def _without_views(array: pa.Array | pa.ChunkedArray, t: pa.DataType) -> pa.Array:
-    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
-        array = without_views(array)
+    array = without_any_views(array)
     return array if array.type == t else array.cast(t)
 
 

@@ -138,7 +138,7 @@ def _in_units(
             return array
         try:
             return exact_cast(array, field.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        except pa.ArrowException as error:
             row = row_of(lambda part: not casts(part, field.type), array, 0)
             offset, record = place(row or 0)
             raise SchemaMismatchError(

@@ -409,7 +409,7 @@ def _conformed(batch: pa.RecordBatch, field: pa.Field, url: str, row: int | None
         return array
     try:
         return exact_cast(array, field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except pa.ArrowException as error:
         raise SchemaMismatchError(
             f"column {field.name!r} is {array.type}, and its values do not fit {field.type}: "
             f"{said(error)}; give the column another type in the schema",
@@ -424,7 +424,7 @@ def casts(array: pa.Array, t: pa.DataType) -> bool:
     try:
         # Of a slice of lists pyarrow casts the items outside of it, too.
         exact_cast(pa.concat_arrays([array.slice(0, 0), array]), t)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    except pa.ArrowException:
         return False
     return True
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import without_dictionary_views
-from tfrecord_io.cast import without_views
+from tfrecord_io.cast import without_any_views
 from tfrecord_io.schema import is_any_list, leaf_type, storage_type, with_leaf
 
 #: By a unit of time.
@@ -49,12 +49,15 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
 
     Raises
     ------
-    pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError
+    pyarrow.ArrowException
         A value does not fit, or no value of the one type is one of the other.
     """
-    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
-        array = without_views(array)
-    array = without_dictionary_views(array)
+    array = without_dictionary_views(without_any_views(array))
+    if array.type == t:
+        return array
+    if pat.is_fixed_size_list(t) and is_any_list(array.type) and array.null_count == len(array):
+        # pyarrow takes the first value for all that is not there, even if there is none.
+        return pa.nulls(len(array), t)
     source, target = leaf_type(array.type), leaf_type(t)
     if _loses_unit(source, target):
         raise pa.ArrowInvalid(

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import without_dictionary_views
-from tfrecord_io.cast import without_views
+from tfrecord_io.cast import without_any_views
 from tfrecord_io.compression import Compression, compressor, suffix
 from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
 from tfrecord_io.formats import get_format
@@ -30,7 +30,7 @@ from tfrecord_io.formats.base import (
 from tfrecord_io.part_writer import FileWriter, WrittenFile
 from tfrecord_io.plan import WriteJob
 from tfrecord_io.schema import check_writable as check_columns
-from tfrecord_io.schema import normal_schema, storage_type
+from tfrecord_io.schema import normal_schema
 from tfrecord_io.storage import Sink
 
 #: A group ends with the row that reaches one of these.
@@ -113,21 +113,8 @@ def extension_of(found: Format, compression: Compression | None) -> str:
 def _normal(array: pa.Array, target: pa.DataType) -> pa.Array:
     while isinstance(array.type, pa.BaseExtensionType):
         array = array.storage
-    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
-        array = without_views(array)
-    if _has_inner_views(array.type):
-        raise UnsupportedTypeError(
-            f"a column has the type {array.type}, list views inside lists: cast it to lists"
-        )
+    array = without_any_views(array)
     return array if array.type == target else without_dictionary_views(array).cast(target)
-
-
-def _has_inner_views(t: pa.DataType) -> bool:
-    t = storage_type(t)
-    inner = getattr(t, "value_type", None)
-    if inner is None or pat.is_dictionary(t):
-        return False
-    return bool(pat.is_list_view(inner) or pat.is_large_list_view(inner) or _has_inner_views(inner))
 
 
 class _SinkFile(io.RawIOBase):
