@@ -737,7 +737,7 @@ class TestCsv:
         monkeypatch.setattr(text, "_BLOCK_BYTES", 64)
         path = tmp_path / "x.csv"
         path.write_text("a,b\n" + "1,x\n" * 50 + "0.5,x\n")
-        with pytest.raises(SchemaMismatchError, match=r"0\.5.*give a schema") as caught:
+        with pytest.raises(SchemaMismatchError, match=r"0\.5.*in the schema") as caught:
             convert(path, tmp_path / "ds")
         assert (caught.value.path, caught.value.row) == (str(path), 50)
         assert not (tmp_path / "ds").exists()
@@ -2120,6 +2120,102 @@ def test_old_times_in_parquet_by_spark(
             convert(path, tmp_path / "x.arrow", mode="overwrite")
             with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
                 assert reader.read_all().to_pydict() == table.to_pydict()
+
+
+@pytest.mark.parametrize("is_list", [False, True])
+@pytest.mark.parametrize(
+    ("value", "source", "target"),
+    [
+        # Of a dictionary pyarrow would forget the values.
+        (1, pa.dictionary(pa.int8(), pa.int64()), pa.null()),
+        ("a", pa.dictionary(pa.int8(), pa.large_string()), pa.null()),
+        # Bytes that are a number by their digits.
+        (b"1e400", pa.binary(), pa.float64()),
+        (b"2e-324", pa.binary_view(), pa.float32()),
+        (b"9007199254740993", pa.large_binary(), pa.float64()),
+        (b"9" * 39, pa.binary(), pa.decimal128(38, 0)),
+        (b"\xff", pa.binary(), pa.float64()),
+        # Hexadecimal digits that are the bits of -1.
+        ("0xff", pa.string(), pa.int8()),
+        ("0xFFFFFFFFFFFFFFFF", pa.string_view(), pa.int64()),
+        (b"0xffff", pa.binary(), pa.int16()),
+        # Zeros behind a decimal that an integer has no room for.
+        (-558477, pa.decimal32(7, -7), pa.int32()),
+        (1628, pa.decimal32(9, -9), pa.int32()),
+        # Years that are longer than texts of times, and offsets with seconds.
+        (2**31 - 1, pa.date32(), pa.string()),
+        (2**62, pa.timestamp("s"), pa.string_view()),
+        (2**62, pa.timestamp("s", "America/New_York"), pa.string()),
+        (2**63 - 1, pa.timestamp("ns", "Europe/Berlin"), pa.large_string()),
+        (-62135596800, pa.timestamp("s", "Europe/Berlin"), pa.string()),
+        # A day has no zone.
+        (0, pa.date32(), pa.timestamp("s", "UTC")),
+        (0, pa.date64(), pa.timestamp("ms", "America/New_York")),
+        (0, pa.timestamp("s", "UTC"), pa.date32()),
+        (0, pa.timestamp("us", "+05:30"), pa.date64()),
+    ],
+    ids=str,
+)
+def test_what_a_type_cannot_say_is_refused(
+    value: Any, source: pa.DataType, target: pa.DataType, is_list: bool
+) -> None:
+    if isinstance(value, int) and not pa.types.is_dictionary(source):
+        data = pa.py_buffer(value.to_bytes(source.bit_width // 8, "little", signed=True))
+        array = pa.Array.from_buffers(source, 1, [None, data])
+    else:
+        array = pa.array([value], source)
+    if is_list:
+        array = pa.ListArray.from_arrays([0, 1], array)
+        target = pa.list_(target)
+    with pytest.raises(pa.ArrowInvalid):
+        exact_cast(array, target)
+    assert exact_cast(array.slice(1), target).type == target
+    nulls = pa.array([None], array.type)
+    assert exact_cast(nulls, target).to_pylist() == [None]
+
+
+@pytest.mark.parametrize(
+    ("array", "target", "values"),
+    [
+        (pa.array([b"1.5", b"0", None]), pa.float64(), [1.5, 0.0, None]),
+        (
+            pa.array(["1.5", "+0", "9007199254740992"], pa.string_view()),
+            pa.float32(),
+            [1.5, 0.0, 2.0**53],
+        ),
+        (pa.array(["+1", "0"], pa.string_view()), pa.decimal128(3, 1), [1, 0]),
+        (pa.array([b"-1", b"0x7f"]), pa.int8(), [-1, 127]),
+        (pa.array(["0xff"]), pa.uint8(), [255]),
+        (pa.array([Decimal("12e5")], pa.decimal32(3, -5)), pa.int32(), [1200000]),
+        (
+            pa.array([0], pa.timestamp("s", "America/New_York")),
+            pa.string(),
+            ["1969-12-31 19:00:00-0500"],
+        ),
+        (pa.array([dt.date(9999, 12, 31)]), pa.string(), ["9999-12-31"]),
+        (pa.array([dt.date(2024, 2, 29)]), pa.timestamp("ns"), [dt.datetime(2024, 2, 29)]),
+    ],
+)
+def test_what_a_type_can_say_is_cast(
+    array: pa.Array, target: pa.DataType, values: list[Any] | None
+) -> None:
+    found = exact_cast(array, target)
+    assert found.type == target
+    if values is not None:
+        assert found.to_pylist() == values
+
+
+@pytest.mark.parametrize("t", [pa.int8(), pa.int64(), None])
+def test_hexadecimal_numbers_in_csv(tmp_path: Path, t: pa.DataType | None) -> None:
+    schema = None if t is None else pa.schema({"x": t})
+    (tmp_path / "x.csv").write_text("x\n 0x7f\n-1\n")
+    convert(tmp_path / "x.csv", tmp_path / "x.arrow", schema=schema)
+    assert pa.ipc.open_file(tmp_path / "x.arrow").read_all()["x"].to_pylist() == [127, -1]
+    digits = "0xff" if t == pa.int8() else "0xffffffffffffffff"
+    (tmp_path / "x.csv").write_text(f"x\n1\n{digits}\n")
+    with pytest.raises(SchemaMismatchError, match=f"{digits} would become -1") as caught:
+        convert(tmp_path / "x.csv", tmp_path / "y.arrow", schema=schema)
+    assert caught.value.row == 1
 
 
 @pytest.mark.parametrize("make", [pa.ListViewArray, pa.LargeListViewArray])

@@ -6,7 +6,8 @@ of them. Nothing is rounded, with one exception: texts and decimals become the n
 hardly any of them is one. Such a float must be finite, must not be zero for a number that is not,
 and its shortest digits must be the decimal. A text that is a whole number from `INTEGERS_END` on,
 which may tell one thing from another, must be the float. Decimals, whose arithmetic in pyarrow
-(26.0.1) overflows in silence, must stay as large. Times do not become integers, which tell no unit.
+(26.0.1) overflows in silence, must stay as large. Times do not become integers, which tell no unit,
+nor days instants, for which they lack a zone; a text of a time must be read as that time.
 """
 
 from __future__ import annotations
@@ -59,6 +60,12 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
         # pyarrow takes the first value for all that is not there, even if there is none.
         return pa.nulls(len(array), t)
     source, target = leaf_type(array.type), leaf_type(t)
+    is_plain = pat.is_string(source) or pat.is_large_string(source)
+    if (_is_text(source) or _is_bytes(source)) and not (
+        is_plain or _is_text(target) or _is_bytes(target)
+    ):
+        # What is read from bytes is their text, and of texts in views nothing can be asked.
+        return exact_cast(array.cast(with_leaf(array.type, pa.large_string())), t)
     if _loses_unit(source, target):
         raise pa.ArrowInvalid(
             "they would be numbers without their unit; ask for a date, time, timestamp or duration"
@@ -94,15 +101,22 @@ def leaves(array: pa.Array) -> pa.Array:
 
 def _text(values: pa.Array, index: int) -> str:
     one = values.slice(index, 1)
-    # The digits of the wider type show what is lost.
-    wide = one.cast(pa.float64()) if pat.is_floating(one.type) else one
-    return str(wide.cast(pa.string())[0])
+    if pat.is_floating(one.type):
+        # The digits of the wider type show what is lost.
+        one = one.cast(pa.float64())
+    elif pat.is_timestamp(one.type) and one.type.tz is not None:
+        # Whose text is the whole instant.
+        one = one.cast(pa.timestamp(one.type.unit, "UTC"))
+    return str(one.cast(pa.string())[0])
 
 
 def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
     """Return how to find what pyarrow's cast changes in silence; None if it changes nothing."""
     if source == target:
         return None
+    if pat.is_null(target):
+        # pyarrow forgets what is in a dictionary.
+        return _none
     is_number = pat.is_integer(source) or pat.is_floating(source)
     if is_number and pat.is_boolean(target):
         return _same_numbers
@@ -119,17 +133,22 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
         return _same_digits
     if pat.is_decimal(target) and (_is_text(source) or pat.is_decimal(source)):
         return _same_sizes
-    if pat.is_date64(source) and _is_text(target):
-        # pyarrow leaves the time of the day out of the text; the safe cast to days refuses it.
-        return lambda before, _: pc.equal(before, before.cast(pa.date32()).cast(source))
-    if pat.is_timestamp(source):
-        if pat.is_timestamp(target) and (source.tz is None) is not (target.tz is None):
-            # Which instant a time without a zone is, its zone would tell.
-            return lambda before, _: before.is_null()
-        if pat.is_date(target):
-            return lambda before, after: pc.equal(before, after.cast(source))
+    if pat.is_integer(target):
+        if _is_text(source):
+            return _same_signs if pat.is_signed_integer(target) else None
+        if pat.is_decimal(source):
+            return _same_sizes
+    if pat.is_date(source) or pat.is_timestamp(source):
+        if _is_text(target):
+            return _same_times
+        if pat.is_date(target) or pat.is_timestamp(target):
+            if _has_zone(source) is not _has_zone(target):
+                # Which instant a time without a zone is, its zone would tell.
+                return _none
+            if pat.is_date(target):
+                return lambda before, after: pc.equal(before, after.cast(source))
         # A time of a day has no day.
-        return (lambda before, _: before.is_null()) if pat.is_time(target) else None
+        return _none if pat.is_time(target) else None
     if pat.is_integer(source) and pat.is_date64(target):
         # The safe cast to whole days.
         return lambda _, after: pc.equal(after, after.cast(pa.date32()).cast(target))
@@ -146,6 +165,29 @@ def _loses_unit(source: pa.DataType, target: pa.DataType) -> bool:
 
 def _is_text(t: pa.DataType) -> bool:
     return bool(pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t))
+
+
+def _is_bytes(t: pa.DataType) -> bool:
+    is_of_any_size = pat.is_binary(t) or pat.is_large_binary(t) or pat.is_binary_view(t)
+    return bool(is_of_any_size or pat.is_fixed_size_binary(t))
+
+
+def _has_zone(t: pa.DataType) -> bool:
+    return pat.is_timestamp(t) and t.tz is not None
+
+
+def _none(before: pa.Array, _: pa.Array) -> pa.Array:
+    return before.is_null()
+
+
+def _same_times(before: pa.Array, after: pa.Array) -> pa.Array:
+    """Find what texts do not tell: far years, times of days, the seconds in old zones' offsets."""
+    return pc.equal(before, after.cast(pa.large_string()).cast(before.type))
+
+
+def _same_signs(before: pa.Array, after: pa.Array) -> pa.Array:
+    """Find hexadecimal digits that became a negative number."""
+    return pc.or_(pc.greater_equal(after, 0), pc.match_substring(before, "-"))
 
 
 def _same_numbers(before: pa.Array, after: pa.Array) -> pa.Array:
@@ -182,7 +224,7 @@ def _same_sizes(before: pa.Array, after: pa.Array) -> pa.Array:
     if _is_text(before.type):
         # Floats are not read behind a plus.
         numbers = pc.replace_substring_regex(before, r"^\s*\+", "")
-    a, b = numbers.cast(pa.float64()), after.cast(pa.float64())
+    a, b = numbers.cast(pa.float64()), after.cast(pa.float64(), safe=False)
     near = pc.less_equal(pc.abs(pc.subtract(a, b)), pc.multiply(pc.abs(a), 1e-3))
     kept = pc.and_(pc.is_finite(a), near)
     is_zero = pc.equal(b, 0.0)

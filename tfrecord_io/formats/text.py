@@ -1,9 +1,10 @@
 """CSV and TSV through pyarrow.
 
 Types are those that pyarrow infers from a file's first `_BLOCK_BYTES`, or those that are given. A
-later value that does not fit is an error, never another type. Floats and decimals are given as
-their digits, for `tfrecord_io.formats.exact` to cast: pyarrow's parser makes a float that is too
-large infinite, and lets decimals have more digits than their type.
+later value that does not fit is an error, never another type. Floats, decimals and signed integers
+are given as their digits, for `tfrecord_io.formats.exact` to cast: pyarrow's parser makes a float
+that is too large infinite, lets decimals have more digits than their type, and takes hexadecimal
+digits for the bits of a negative number (``0xff`` for -1 as int8).
 
 An empty field without quotes is null and nothing else is (``NA`` is text), an empty field in quotes
 is an empty string. In a file of one column an empty line is a row with a null, for the same reason.
@@ -270,7 +271,7 @@ def _joined(*parts: pa.Array | str, by: str = "") -> pa.Array:
 
 
 def _is_digits(t: pa.DataType) -> bool:
-    return bool(pat.is_floating(t) or pat.is_decimal(t))
+    return bool(pat.is_floating(t) or pat.is_decimal(t) or pat.is_signed_integer(t))
 
 
 def _parsed_type(field: pa.Field, url: str) -> pa.DataType:
