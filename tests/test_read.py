@@ -96,6 +96,23 @@ class TestValues:
             with pytest.raises(SchemaMismatchError, match=r"holds 100000000\.0, .*ask for a wider"):
                 read_table(tmp_path / path, schema=table.schema, codec=codec)
 
+    @pytest.mark.parametrize(
+        "t",
+        [pa.decimal32(9, 0), pa.decimal64(18, 2), pa.decimal128(38, 3), pa.decimal256(38, 38)],
+        ids=str,
+    )
+    def test_the_last_decimals_in_any_dress(self, tmp_path, codec, t):
+        nines = (9,) * t.precision, -t.scale
+        rows = [Decimal((0, *nines)), None, Decimal((1, *nines))]
+        lists = [[row] * (row is not None) for row in rows]
+        table = pa.table({"x": pa.array(rows, t), "y": pa.array(lists, pa.large_list(t))})
+        write_table(table, tmp_path / "ds", float64="cast", codec=codec)
+        encoded = pa.schema({"x": pa.dictionary(pa.int8(), t), "y": pa.list_view(t)})
+        for schema in (None, table.schema, encoded):
+            found = read_table(tmp_path / "ds", schema=schema, codec=codec)
+            assert found.to_pydict() == {"x": rows, "y": lists}
+            assert schema is None or found.schema == schema
+
     def test_given_schema(self, file, codec):
         schema = pa.schema(
             {

@@ -838,10 +838,13 @@ def _float32_to_decimal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Arr
     is_beyond = ~_are_decimals_of(out, floats)
     if is_beyond.any():
         may_be_last = pa.array(is_beyond & np.isfinite(_numpy(floats)))
-        nines = Decimal((0, (9,) * target.precision, -target.scale))
-        for last in pa.array([nines, -nines], target):
+        nines = (9,) * target.precision, -target.scale
+        # Not the negative of the one, which would be rounded to 28 digits.
+        for last in pa.array([Decimal((0, *nines)), Decimal((1, *nines))], target):
             as_float32 = pa.scalar(float(last.as_py()), pa.float32())
-            out = pc.if_else(pc.and_(may_be_last, pc.equal(array, as_float32)), last, out)
+            is_last = pc.and_(may_be_last, pc.equal(array, as_float32))
+            # Of decimal32 and decimal64 Arrow makes decimal128.
+            out = pc.if_else(is_last, last, out).cast(target)
         is_beyond = ~_are_decimals_of(out, floats)
     return out, _faults_at(is_beyond, _does_not_fit(array, target))
 

@@ -63,6 +63,7 @@ from tfrecord_io.schema import (
     holds_integers_of,
     is_nulls_of,
     leaf_type,
+    normal_type,
     wire_schema,
     with_leaf,
 )
@@ -670,8 +671,8 @@ def _rounded(found: list[_Found], schema: pa.Schema) -> frozenset[str]:
         index = written.get_field_index(field.name)
         if index < 0:
             return False
-        t = written.field(index).type
-        return bool(t == field.type) or is_nulls_of(t, field.type)
+        t, asked = written.field(index).type, normal_type(field.type)
+        return bool(t == asked) or is_nulls_of(t, asked)
 
     return frozenset(
         field.name
