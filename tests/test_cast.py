@@ -526,6 +526,7 @@ def test_decimals(wire: Any, t: pa.DataType, values: Any) -> None:
     [
         (math.nan, pa.decimal128(10, 2)),
         (math.inf, pa.decimal128(10, 2)),
+        (math.inf, pa.decimal256(76, 0)),
         (0.001, pa.decimal128(10, 2)),
         (1000.0, pa.decimal128(5, 2)),
         (999.9999, pa.decimal128(5, 2)),

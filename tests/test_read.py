@@ -24,6 +24,7 @@ from tfrecord_io.errors import (
     OptionError,
     SchemaMismatchError,
 )
+from tfrecord_io.formats.exact import leaves
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import Limits
 from tfrecord_io.read import plan_scan, read_task
@@ -98,20 +99,33 @@ class TestValues:
 
     @pytest.mark.parametrize(
         "t",
-        [pa.decimal32(9, 0), pa.decimal64(18, 2), pa.decimal128(38, 3), pa.decimal256(38, 38)],
+        [
+            pa.decimal32(9, 0),
+            pa.decimal32(9, -7),
+            pa.decimal64(18, 2),
+            pa.decimal128(38, 3),
+            pa.decimal128(10, -10),
+            pa.decimal256(38, 38),
+        ],
         ids=str,
     )
     def test_the_last_decimals_in_any_dress(self, tmp_path, codec, t):
-        nines = (9,) * t.precision, -t.scale
-        rows = [Decimal((0, *nines)), None, Decimal((1, *nines))]
-        lists = [[row] * (row is not None) for row in rows]
-        table = pa.table({"x": pa.array(rows, t), "y": pa.array(lists, pa.large_list(t))})
+        last = 10**t.precision - 1
+        ends = [end.to_bytes(t.byte_width, "little", signed=True) for end in (last, -last)]
+        x = pa.Array.from_buffers(t, 2, [None, pa.py_buffer(b"".join(ends))])
+        table = pa.table({"x": x, "y": pa.FixedSizeListArray.from_arrays(x, 1)})
         write_table(table, tmp_path / "ds", float64="cast", codec=codec)
-        encoded = pa.schema({"x": pa.dictionary(pa.int8(), t), "y": pa.list_view(t)})
-        for schema in (None, table.schema, encoded):
+        schemas = [
+            None,
+            table.schema,
+            pa.schema({"x": pa.dictionary(pa.int8(), t), "y": pa.list_view(t)}),
+            pa.schema({"x": pa.list_(t), "y": pa.large_list(t)}),
+        ]
+        for schema in schemas:
             found = read_table(tmp_path / "ds", schema=schema, codec=codec)
-            assert found.to_pydict() == {"x": rows, "y": lists}
             assert schema is None or found.schema == schema
+            for name in "xy":
+                assert leaves(found[name].combine_chunks()).to_pylist() == x.to_pylist()
 
     def test_given_schema(self, file, codec):
         schema = pa.schema(

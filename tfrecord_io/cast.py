@@ -15,9 +15,9 @@ Whatever is cast with ``safe=False`` here has been compared, or is compared righ
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -837,16 +837,24 @@ def _float32_to_decimal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Arr
     out = floats.cast(target, safe=False)
     is_beyond = ~_are_decimals_of(out, floats)
     if is_beyond.any():
-        may_be_last = pa.array(is_beyond & np.isfinite(_numpy(floats)))
-        nines = (9,) * target.precision, -target.scale
-        # Not the negative of the one, which would be rounded to 28 digits.
-        for last in pa.array([Decimal((0, *nines)), Decimal((1, *nines))], target):
-            as_float32 = pa.scalar(float(last.as_py()), pa.float32())
-            is_last = pc.and_(may_be_last, pc.equal(array, as_float32))
-            # Of decimal32 and decimal64 Arrow makes decimal128.
-            out = pc.if_else(is_last, last, out).cast(target)
+        ends = _ends_of(target)
+        index = np.arange(len(out))
+        may_be_last = is_beyond & np.isfinite(_numpy(array))
+        for place, end in enumerate(ends.to_pylist(), len(out)):
+            # Nothing finite is what is beyond the range of float32.
+            as_float32 = pa.scalar(float(end), pa.float32()).as_py()
+            index[may_be_last & (_numpy(array) == as_float32)] = place
+        # Others than `take` make another type of decimal32, decimal64 and negative scales.
+        out = pa.concat_arrays([out, ends]).take(pa.array(index))
         is_beyond = ~_are_decimals_of(out, floats)
     return out, _faults_at(is_beyond, _does_not_fit(array, target))
+
+
+def _ends_of(t: pa.DataType) -> pa.Array:
+    """Return the first and the last value of a decimal type, of which pyarrow makes not all."""
+    last = 10**t.precision - 1
+    data = b"".join(end.to_bytes(t.byte_width, sys.byteorder, signed=True) for end in (-last, last))
+    return pa.Array.from_buffers(t, 2, [None, pa.py_buffer(data)])
 
 
 def _are_decimals_of(decimals: pa.Array, floats: pa.Array) -> _NumPy:

@@ -672,7 +672,7 @@ def _rounded(found: list[_Found], schema: pa.Schema) -> frozenset[str]:
         if index < 0:
             return False
         t, asked = written.field(index).type, normal_type(field.type)
-        return bool(t == asked) or is_nulls_of(t, asked)
+        return bool(leaf_type(t) == leaf_type(asked)) or is_nulls_of(t, asked)
 
     return frozenset(
         field.name
