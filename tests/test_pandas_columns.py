@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +70,8 @@ class TestObjects:
             ([2**63, 1], "too large"),
             (["\ud800"], "surrogates"),
             ([1j], "1j"),
+            ([np.ma.array([1, 2], mask=[False, True])], "mask"),
+            ([[np.ma.array([1, 2], mask=[False, True])]], "mask"),
         ],
     )
     def test_of_several_kinds_are_refused(self, values, told):
@@ -75,6 +79,60 @@ class TestObjects:
             with pytest.raises(InferenceError, match=rf"'v'.*{told}.*convert the column") as caught:
                 to_arrow(column)
             assert caught.value.feature == "v"
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            # Numbers that would become times, and times that would become numbers.
+            (datetime.time(1), np.int64(-7)),
+            (datetime.time(1), np.float32(0.1)),
+            (DATE, np.True_),
+            (pd.Timedelta(1), DECIMAL),
+            (2**63 - 1, np.timedelta64(5, "ns")),
+            (DATE, np.timedelta64(5, "ns")),
+            # Numbers that would be cut.
+            (-1, np.float16(1.5)),
+            (np.float64(0.1), np.uint64(2**64 - 1)),
+            (0.5, np.int64(2**53 + 1)),
+            # Booleans.
+            (-1, np.True_),
+            (0.5, False),
+        ],
+    )
+    def test_mixtures_change_no_value(self, values):
+        for column in (objects(*values), objects(*values[::-1], None), objects([*values], None)):
+            with pytest.raises(InferenceError, match="'v'"):
+                to_arrow(column)
+        with pytest.raises(InferenceError, match="'v'"):
+            to_arrow(objects([values[0]], [values[1]]))
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            "np.datetime64('2026-01-02'), np.bool_(True)",
+            "np.datetime64('NaT'), np.int64(1)",
+            "[np.datetime64('2026-01-02')], [np.uint8(1)]",
+            "np.array(['2026-01-02'], 'M8[ns]'), np.array([], float)",
+        ],
+    )
+    def test_times_of_numpy_crash_nothing(self, values):
+        code = (
+            "import numpy as np, pandas as pd\n"
+            "from tfrecord_io import InferenceError\n"
+            "from tfrecord_io.pandas_columns import to_arrow\n"
+            "try:\n"
+            f"    to_arrow(pd.Series([{values}], dtype=object))\n"
+            "except InferenceError:\n"
+            "    print('refused')\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
+
+    def test_numbers_of_several_types_that_are_kept(self):
+        for values in ([1, 2.5], [np.float32(0.1), 0.5], [np.uint8(200), -1], [1, DECIMAL]):
+            assert to_arrow(objects(*values, None)).to_pylist() == [*values, None]
+            lists = to_arrow(objects(values[:1], None, [], values[1:]))
+            assert lists.to_pylist() == [values[:1], None, [], values[1:]]
 
     def test_what_is_missing_is_of_every_kind(self):
         missing = [None, float("nan"), pd.NA, pd.NaT]

@@ -2,7 +2,8 @@
 
 pyarrow's own conversion is used where it changes nothing. Of Python objects it takes the kind of
 one for the kind of all: the time of a datetime among dates is cut off, a zone dropped or made up,
-text becomes bytes, nanoseconds are lost. What may have gone that way is looked at again.
+text becomes bytes, numbers become times, nanoseconds and fractions are lost. What may go that way
+is looked at before or again.
 
 Imported only where there is a frame, so that pandas is loaded by those alone who use it.
 """
@@ -14,6 +15,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pat
@@ -114,13 +116,18 @@ def _of_objects(column: pd.Series) -> pa.Array:
     ValueError
         Something would be lost.
     """
+    types = _refuse_mixtures(column)
     array = pa.Array.from_pandas(column)
     leaf = leaf_type(array.type)
-    if not (pat.is_temporal(leaf) or pat.is_binary(leaf)):
+    is_number = pat.is_integer(leaf) or pat.is_floating(leaf) or pat.is_decimal(leaf)
+    if not (pat.is_temporal(leaf) or pat.is_binary(leaf) or (is_number and len(types) > 1)):
         return array
     values = column.dropna()
     for _ in range(list_depth(array.type)):
         values = pd.Series(list(itertools.chain.from_iterable(values)), dtype=object).dropna()
+    if is_number:
+        _check_numbers(values, array)
+        return array
     samples = {(type(v), getattr(v, "tzinfo", None) is None): v for v in values}
     kinds = {_kind(value, str(leaf)): value for value in samples.values()}
     if len(kinds) > 1:
@@ -134,6 +141,59 @@ def _of_objects(column: pd.Series) -> pa.Array:
         return pa.Array.from_pandas(column, type=with_leaf(array.type, exact))
     return array
 
+
+def _check_numbers(values: pd.Series, array: pa.Array) -> None:
+    """Raise `ValueError` for a number that another type of number cut."""
+    while list_depth(array.type):
+        array = array.flatten()
+    found = [number for number in array.drop_null().to_pylist() if number == number]
+    for value, number in zip(values, found, strict=True):
+        if (value.item() if isinstance(value, np.generic) else value) != number:
+            raise ValueError(f"{value!r} would become {number!r}")
+
+
+def _refuse_mixtures(column: pd.Series) -> set[type]:
+    """Raise `ValueError` for what pyarrow takes for one another, and return the types of scalars.
+
+    These are times and numbers, and numbers and booleans. Beside some values of NumPy its times
+    would even crash pyarrow (26.0.1).
+    """
+    samples: dict[type, Any] = {}
+    values = list(column)
+    for _ in range(_MOST_LEVELS):
+        kinds = dict.fromkeys(map(type, values))
+        for kind in kinds:
+            if not issubclass(kind, _LISTS):
+                of_kind = (value for value in values if type(value) is kind)
+                # What is missing is of every kind, but for NumPy's.
+                there = (v for v in of_kind if kind is np.datetime64 or pd.isna(v) is not True)
+                for value in itertools.islice(there, 1):
+                    samples[kind] = value
+        if not any(issubclass(kind, _LISTS) for kind in kinds):
+            break
+        lists = []
+        for value in values:
+            if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+                raise ValueError("a masked array would lose its mask")
+            if isinstance(value, np.ndarray) and value.dtype != object:
+                samples[value.dtype.type] = value.flat[0] if value.size else value.dtype.type(0)
+            elif isinstance(value, _LISTS):
+                lists.append(value)
+        values = [*itertools.chain.from_iterable(lists)]
+    for group in (_TIMES, _DURATIONS, np.datetime64, (bool, np.bool_)):
+        these = [value for value in samples.values() if isinstance(value, group)]
+        others = [value for value in samples.values() if not isinstance(value, group)]
+        if these and others:
+            raise ValueError(f"{these[0]!r} and {others[0]!r} are of several kinds")
+    return set(samples)
+
+
+_LISTS = (list, tuple, set, frozenset, np.ndarray)
+_DURATIONS = (datetime.timedelta, np.timedelta64)
+_TIMES = (*_DURATIONS, datetime.date, datetime.time, np.datetime64)
+
+#: More than types have; a list may also hold itself.
+_MOST_LEVELS = 4
 
 _ZONED_TIME = "time with a zone"
 
