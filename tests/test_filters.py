@@ -443,3 +443,44 @@ def test_values_that_cannot_be_compared_are_told():
         kept_rows(table, field("a") == 1)
     with pytest.raises(OptionError, match="compare with values of the columns' own types"):
         possible_rows(table, field("a") == 1, table.schema)
+
+
+@pytest.mark.parametrize(
+    "t",
+    [pa.decimal128(1, 1), pa.decimal256(1, 1), pa.decimal128(38, 5), pa.decimal64(18, 4)],
+    ids=str,
+)
+@pytest.mark.parametrize("is_partition", [False, True])
+def test_decimals_are_compared_by_their_digits(tmp_path, t, is_partition):
+    tenths = [decimal.Decimal(i) / 10 for i in range(10)]
+    table = pa.table({"x": pa.array([*tenths, None], t), "row": range(11)})
+    by = "x" if is_partition else ()
+    write_table(table, tmp_path / "ds", partition_by=by, float64="cast")
+
+    def kept(operator, value):
+        found = read_table(tmp_path / "ds", filters=[("x", operator, value)])
+        return sorted(found["row"].to_pylist())
+
+    for i, tenth in enumerate(tenths):
+        for value in (tenth, float(tenth), np.float32(tenth), np.float64(tenth)):
+            assert kept("==", value) == [i]
+            assert kept(">", value) == list(range(i + 1, 10))
+            assert kept("<=", value) == list(range(i + 1))
+    if t.bit_width > 64:
+        assert kept("in", [0.3, 0, decimal.Decimal("0.30"), np.float32(0.7), 0.35]) == [
+            0,
+            3,
+            7,
+        ]
+        assert kept("not in", [0.3, None]) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        assert kept("in", [0.35]) == []
+    assert kept("<", float("inf")) == list(range(10))
+
+
+def test_decimals_of_negative_scale_are_compared(tmp_path):
+    table = pa.table({"x": pa.array([decimal.Decimal(5000), None], pa.decimal128(3, -3))})
+    write_table(table, tmp_path / "ds")
+    for value in (5000, 5e3, decimal.Decimal("5E3"), np.int64(5000)):
+        assert read_table(tmp_path / "ds", filters=[("x", "=", value)]).num_rows == 1
+        assert read_table(tmp_path / "ds", filters=[("x", "in", {value})]).num_rows == 1
+        assert read_table(tmp_path / "ds", filters=[("x", ">", value)]).num_rows == 0

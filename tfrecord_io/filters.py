@@ -14,7 +14,10 @@ import datetime
 import itertools
 import math
 import numbers
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -162,9 +165,12 @@ def expression(
 def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
     name, operator, value = term
     try:
-        if _is_beyond_int64(value):
+        t = schema.field(name).type if name in schema.names else pa.null()
+        if pat.is_decimal(t):
+            value = _in_decimals(operator, value, t)
+        elif _is_beyond_int64(value):
             value = pa.scalar(value, pa.uint64())
-        elif _is_whole(value) and name in schema.names and pat.is_uint64(schema.field(name).type):
+        elif _is_whole(value) and pat.is_uint64(t):
             # As int64, which it would be, it would make int64 of all values of the column.
             value = pa.scalar(value, pa.decimal128(20))
         elif (fine := _type_of_nanoseconds(value)) is not None:
@@ -172,6 +178,50 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         return _OPERATORS[operator](pc.field(name), value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
+
+
+def _in_decimals(operator: str, value: Any, t: pa.DataType) -> Any:
+    """Return numbers as decimals of a column's type, those that are none of them as they are.
+
+    Arrow (26.0.1) compares decimals with floats by a float that is often not the nearest, and so
+    finds no 0.3. A float means its value here or, if the type lacks it, its shortest digits.
+    """
+    if operator not in ("in", "not in"):
+        found = _as_decimal(value, t)
+        return value if found is None else found
+    found = {one: _as_decimal(one, t) for one in value}
+    if any(one is not None and not _is_number(one) for one in found):
+        return value
+    # No row has what the type does not have.
+    return [found[one] for one in found if one is None or found[one] is not None]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool)
+
+
+def _as_decimal(value: Any, t: pa.DataType) -> pa.Scalar | None:
+    if not _is_number(value):
+        return None
+    is_binary = not isinstance(value, Decimal | numbers.Integral)
+    exact = _exact_decimal(Decimal(float(value)), t) if is_binary else None
+    return _exact_decimal(Decimal(str(value)), t) if exact is None else exact
+
+
+def _exact_decimal(number: Decimal, t: pa.DataType) -> pa.Scalar | None:
+    if not number.is_finite() or number.adjusted() > _MOST_DIGITS:
+        return None
+    if -int(number.as_tuple().exponent) > 2 * _MOST_DIGITS:
+        return None
+    whole = Fraction(number) * Fraction(10) ** t.scale
+    if whole.denominator != 1 or abs(whole) >= 10**t.precision:
+        return None
+    data = pa.py_buffer(int(whole).to_bytes(t.byte_width, sys.byteorder, signed=True))
+    return pa.Array.from_buffers(t, 1, [None, data])[0]
+
+
+#: Decimals of Arrow have fewer, on either side of the point.
+_MOST_DIGITS = 200
 
 
 def only_columns(
