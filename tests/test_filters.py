@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import math
 import subprocess
 import sys
 
@@ -475,6 +476,32 @@ def test_decimals_are_compared_by_their_digits(tmp_path, t, is_partition):
         assert kept("not in", [0.3, None]) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
         assert kept("in", [0.35]) == []
     assert kept("<", float("inf")) == list(range(10))
+
+
+@pytest.mark.parametrize("t", [pa.decimal128(21, 0), pa.decimal256(42, 20), pa.decimal64(18, 4)])
+def test_decimals_are_compared_with_numbers_that_are_none(t):
+    last = decimal.Decimal("9" * t.precision).scaleb(-t.scale, decimal.Context(prec=99))
+    table = pa.table({"x": pa.array([last.copy_negate(), None, 0, last], t)})
+    beyond = 10 ** (t.precision - t.scale)
+    between = decimal.Decimal("1e-25")
+    for value, smaller in (
+        *((value, [0, 2, 3]) for value in (beyond, float(beyond), math.inf, "1e5000")),
+        *((value, []) for value in (-beyond, -float(beyond), -math.inf, "-1e5000")),
+        *((value, [0, 2]) for value in (between, 1e-25, "1e-5000")),
+        *((value, [0]) for value in (-between, -1e-25, "-1e-5000")),
+    ):
+        value = decimal.Decimal(value) if isinstance(value, str) else value
+        larger = [row for row in (0, 2, 3) if row not in smaller]
+        for operator, rows in {
+            "=": [],
+            "!=": [0, 2, 3],
+            "<": smaller,
+            "<=": smaller,
+            ">": larger,
+            ">=": larger,
+        }.items():
+            found = expression(parse([("x", operator, value)]), table.schema)
+            assert kept_rows(table, found) == rows
 
 
 def test_decimals_of_negative_scale_are_compared(tmp_path):

@@ -167,8 +167,8 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
     try:
         t = schema.field(name).type if name in schema.names else pa.null()
         if pat.is_decimal(t):
-            value = _in_decimals(operator, value, t)
-        elif _is_beyond_int64(value):
+            return _compared_decimals(pc.field(name), operator, value, t)
+        if _is_beyond_int64(value):
             value = pa.scalar(value, pa.uint64())
         elif _is_whole(value) and pat.is_uint64(t):
             # As int64, which it would be, it would make int64 of all values of the column.
@@ -180,20 +180,41 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
 
 
-def _in_decimals(operator: str, value: Any, t: pa.DataType) -> Any:
-    """Return numbers as decimals of a column's type, those that are none of them as they are.
+def _compared_decimals(
+    column: pc.Expression, operator: str, value: Any, t: pa.DataType
+) -> pc.Expression:
+    """Compare decimals with numbers by their digits.
 
     Arrow (26.0.1) compares decimals with floats by a float that is often not the nearest, and so
     finds no 0.3. A float means its value here or, if the type lacks it, its shortest digits.
     """
+    compare = _OPERATORS[operator]
     if operator not in ("in", "not in"):
+        if not _is_number(value):
+            return compare(column, value)
         found = _as_decimal(value, t)
-        return value if found is None else found
-    found = {one: _as_decimal(one, t) for one in value}
-    if any(one is not None and not _is_number(one) for one in found):
-        return value
+        return _beside(column, operator, value, t) if found is None else compare(column, found)
+    decimals = {one: _as_decimal(one, t) for one in value}
+    if any(one is not None and not _is_number(one) for one in decimals):
+        return compare(column, value)
     # No row has what the type does not have.
-    return [found[one] for one in found if one is None or found[one] is not None]
+    known = [one for value, one in decimals.items() if value is None or one is not None]
+    return compare(column, known)
+
+
+def _beside(column: pc.Expression, operator: str, value: Any, t: pa.DataType) -> pc.Expression:
+    """Compare decimals with a number that is none of their type."""
+    number = Decimal(str(value))
+    if operator == "!=":
+        return column.is_valid()
+    if operator in ("=", "==") or number.is_nan():
+        return pc.scalar(False)
+    # The last decimal below the number tells the smaller ones from the larger ones.
+    below = min(math.floor(_units(number, t)), 10**t.precision - 1)
+    if below <= -(10**t.precision):
+        return pc.scalar(False) if operator in ("<", "<=") else column.is_valid()
+    last = _decimal(below, t)
+    return column <= last if operator in ("<", "<=") else column > last
 
 
 def _is_number(value: Any) -> bool:
@@ -203,20 +224,28 @@ def _is_number(value: Any) -> bool:
 def _as_decimal(value: Any, t: pa.DataType) -> pa.Scalar | None:
     if not _is_number(value):
         return None
+    digits = Decimal(str(value))
     is_binary = not isinstance(value, Decimal | numbers.Integral)
-    exact = _exact_decimal(Decimal(float(value)), t) if is_binary else None
-    return _exact_decimal(Decimal(str(value)), t) if exact is None else exact
+    for number in (Decimal(float(value)) if is_binary else digits, digits):
+        if number.is_finite():
+            units = _units(number, t)
+            if units.denominator == 1 and abs(units) < 10**t.precision:
+                return _decimal(int(units), t)
+    return None
 
 
-def _exact_decimal(number: Decimal, t: pa.DataType) -> pa.Scalar | None:
-    if not number.is_finite() or number.adjusted() > _MOST_DIGITS:
-        return None
-    if -int(number.as_tuple().exponent) > 2 * _MOST_DIGITS:
-        return None
-    whole = Fraction(number) * Fraction(10) ** t.scale
-    if whole.denominator != 1 or abs(whole) >= 10**t.precision:
-        return None
-    data = pa.py_buffer(int(whole).to_bytes(t.byte_width, sys.byteorder, signed=True))
+def _units(number: Decimal, t: pa.DataType) -> Fraction:
+    """Return a number in units of a type's last digit, or one as far from all of its decimals."""
+    if not number:
+        return Fraction(0)
+    if number.is_infinite() or abs(number.adjusted()) > _MOST_DIGITS:
+        far = -_MOST_DIGITS if number.adjusted() < 0 else _MOST_DIGITS
+        number = Decimal((int(number.is_signed()), (1,), far))
+    return Fraction(number) * Fraction(f"1e{t.scale}")
+
+
+def _decimal(units: int, t: pa.DataType) -> pa.Scalar:
+    data = pa.py_buffer(units.to_bytes(t.byte_width, sys.byteorder, signed=True))
     return pa.Array.from_buffers(t, 1, [None, data])[0]
 
 
