@@ -325,6 +325,19 @@ def test_zstd_skippable_frames():
 
 
 @pytest.mark.parametrize("compression", HADOOP)
+@pytest.mark.parametrize(
+    ("magic", "name"),
+    [(b"\x04\x22\x4d\x18", "LZ4 frame"), (b"\xff\x06\x00\x00", "framed snappy")],
+)
+def test_framings_that_are_not_hadoops(compression, magic, name):
+    with pytest.raises(CompressionError, match=f"{name}.*as gzip or zstd"):
+        unpack(compression, magic + b"sNaPpY\x00\x01")
+    with pytest.raises(CompressionError) as caught:
+        unpack(compression, hadoop_block(compression, b"a") + magic + b"sNaPpY\x00\x01")
+    assert name not in str(caught.value)
+
+
+@pytest.mark.parametrize("compression", HADOOP)
 class TestHadoopBlocks:
     def test_several_chunks_in_a_block(self, compression):
         chunks = [RANDOM[:20_000], bytes(200_000), b"x"]

@@ -353,6 +353,17 @@ class _ZstdFrame:
         self.closed = True
 
 
+#: Of a block they would be its size, a possible one.
+_OTHER_FRAMINGS = {
+    magic: f"; the file looks like {name}, and what Hadoop writes is framed in another way: "
+    "compress it anew, as gzip or zstd"
+    for magic, name in (
+        (b"\x04\x22\x4d\x18", "an LZ4 frame"),
+        (b"\xff\x06\x00\x00", "a framed snappy stream"),
+    )
+}
+
+
 class _HadoopBlocks:
     """Hadoop's block framing, as its BlockDecompressorStream reads it."""
 
@@ -361,6 +372,7 @@ class _HadoopBlocks:
         self._chunk = chunk
         self._left = 0
         self._ready: memoryview = memoryview(b"")
+        self._first = b""
 
     def read(self, size: int, /) -> bytes:
         while not self._ready:
@@ -368,12 +380,14 @@ class _HadoopBlocks:
                 header = self._taking.exactly(4, or_end=True)
                 if not header:
                     return b""
+                self._first = self._first or header
                 self._left = int.from_bytes(header, "big")
                 continue
             (compressed_bytes,) = struct.unpack(">I", self._taking.exactly(4))
             if compressed_bytes > _MAX_CHUNK_BYTES:
                 raise self._taking.damaged(
                     f"a chunk claims {compressed_bytes} compressed bytes, too many for one"
+                    f"{_OTHER_FRAMINGS.get(self._first, '')}"
                 )
             data = self._taking.exactly(compressed_bytes)
             try:

@@ -5,6 +5,7 @@ Expected bytes are written by hand or by tests/support/wire.py, expected values 
 
 from __future__ import annotations
 
+import lzma
 import struct
 from collections.abc import Sequence
 from itertools import pairwise
@@ -172,6 +173,9 @@ class CodecContract:
             (b"ORC\x11\x00\x00\x0a\x01\x02\x03\x04\x05", "ORC"),
             (b"ARROW1\x00\x00\xff\xff\xff\xff", "Arrow"),
             (b"Obj\x01\x04\x16avro.schema", "Avro"),
+            (lzma.compress(b"a"), "looks like xz"),
+            (b"\x04\x22\x4d\x18\x60\x40\x82\x01\x00\x00\x80\x61", "LZ4 frame"),
+            (b"\xff\x06\x00\x00sNaPpY\x00\x01", "framed snappy"),
             (b'{"a": 1, "b": 2}', "JSON"),
             (b"id,name,score\n1,a,2.5\n", "CSV"),
         ],

@@ -19,6 +19,9 @@ _FORMATS = (
     (b"Obj\x01", "Avro"),
     (b"\x89HDF\r\n", "HDF5"),
     (b"PK\x03\x04", "ZIP"),
+    (b"\xfd7zXZ\x00", "xz"),
+    (b"\x04\x22\x4d\x18", "an LZ4 frame"),
+    (b"\xff\x06\x00\x00sNaPpY", "a framed snappy stream"),
     (b"SQLite format 3", "SQLite"),
 )
 
