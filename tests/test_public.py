@@ -39,7 +39,7 @@ LAYERS = (
     ("frames", "replaced", "publish", "part_writer", "formats.writing"),
     ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
     ("listing", "foreign_files"),
-    ("read", "write"),
+    ("read_files", "read_schema", "read_tasks", "read", "write"),
     ("index_files", "verification", "record_options", "record_writer", "record_reader"),
     ("train", "io", "python_io"),
     ("engines", "conversion"),

@@ -27,7 +27,8 @@ from tfrecord_io.errors import (
 from tfrecord_io.formats.exact import leaves
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import Limits
-from tfrecord_io.read import plan_scan, read_task
+from tfrecord_io.read import plan_scan
+from tfrecord_io.tasks import read_task
 from tfrecord_io.write import write_table
 
 ROWS = [

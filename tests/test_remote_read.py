@@ -13,7 +13,8 @@ import pytest
 from tests.support.servers import Server
 from tfrecord_io import count_rows, infer_schema, ranges, read_table, tasks, write_table
 from tfrecord_io.errors import DatasetChangedError
-from tfrecord_io.read import plan_scan, read_task
+from tfrecord_io.read import plan_scan
+from tfrecord_io.tasks import read_task
 
 ROWS = 3000
 TABLE = pa.table(

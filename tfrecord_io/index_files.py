@@ -45,7 +45,8 @@ from tfrecord_io.layout import is_data_name
 from tfrecord_io.options import Limits
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanFile, ScanOptions
-from tfrecord_io.read import Paths, plan_files
+from tfrecord_io.read import plan_files
+from tfrecord_io.read_files import Paths
 from tfrecord_io.source import OpenFile
 from tfrecord_io.storage import Storage, open_storage
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType, choice
-from tfrecord_io.read import Paths
+from tfrecord_io.read_files import Paths
 from tfrecord_io.tensor_columns import (
     TensorColumn,
     names_of_bytes,

@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from tfrecord_io.conversion import ConvertProgress, convert
 from tfrecord_io.options import RecordType, SaveMode
-from tfrecord_io.read import Paths, plan_scan
+from tfrecord_io.read import plan_scan
+from tfrecord_io.read_files import Paths
 from tfrecord_io.verification import Fault, verify
 
 

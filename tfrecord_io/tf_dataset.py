@@ -32,7 +32,7 @@ import pyarrow as pa
 from tfrecord_io.errors import OptionError, SchemaMismatchError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType
-from tfrecord_io.read import Paths
+from tfrecord_io.read_files import Paths
 from tfrecord_io.tensor_columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tf_errors import as_tensorflow
 from tfrecord_io.tf_generator import generated

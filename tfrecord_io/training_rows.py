@@ -24,7 +24,8 @@ from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, positive
 from tfrecord_io.plan import ScanPlan
-from tfrecord_io.read import Paths, plan_scan
+from tfrecord_io.read import plan_scan
+from tfrecord_io.read_files import Paths
 
 #: Rows that are mixed at a time where ``shuffle=True`` gives no number.
 SHUFFLED_ROWS = 65_536

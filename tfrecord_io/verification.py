@@ -27,7 +27,8 @@ from tfrecord_io.listing import Listed
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import CodecName, Limits, RecordType
 from tfrecord_io.plan import ScanPlan, ScanTask
-from tfrecord_io.read import Paths, check_manifest, plan_files
+from tfrecord_io.read import plan_files
+from tfrecord_io.read_files import Paths, check_manifest
 from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import decoding

@@ -33,7 +33,8 @@ from tfrecord_io.layout import EmptyPartition, is_data_name
 from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice, settings
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
-from tfrecord_io.read import Paths, plan_files
+from tfrecord_io.read import plan_files
+from tfrecord_io.read_files import Paths
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.write import plan_write
 

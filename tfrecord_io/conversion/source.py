@@ -29,7 +29,8 @@ from tfrecord_io.formats.base import (
 )
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
-from tfrecord_io.read import Paths, plan_scan
+from tfrecord_io.read import plan_scan
+from tfrecord_io.read_files import Paths
 from tfrecord_io.storage import open_storage
 from tfrecord_io.tasks import decoding
 from tfrecord_io.work import Finisher

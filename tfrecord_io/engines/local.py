@@ -18,7 +18,8 @@ from tfrecord_io.filters import Filters
 from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
-from tfrecord_io.read import Paths, plan_files, plan_scan
+from tfrecord_io.read import plan_files, plan_scan
+from tfrecord_io.read_files import Paths
 from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import counting, decoding, warned
 

@@ -24,7 +24,8 @@ from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanPlan
-from tfrecord_io.read import Paths, plan_scan
+from tfrecord_io.read import plan_scan
+from tfrecord_io.read_files import Paths
 from tfrecord_io.schema import is_any_list, leaf_type, schema_to_json, storage_type, wire_schema
 from tfrecord_io.statistics.result import (
     FeatureStatistics,

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.options import settings
-from tfrecord_io.read import Paths
+from tfrecord_io.read_files import Paths
 
 
 def check_dataframe() -> None:

@@ -23,7 +23,9 @@ from tfrecord_io.filters import Filters
 from tfrecord_io.index_files import described_by
 from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType, positive
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan, ScanTask
-from tfrecord_io.read import Paths, packed, plan_scan, projected
+from tfrecord_io.read import plan_scan, projected
+from tfrecord_io.read_files import Paths
+from tfrecord_io.read_tasks import packed
 from tfrecord_io.schema import schema_without_views
 from tfrecord_io.tasks import read_task
 

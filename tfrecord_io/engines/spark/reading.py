@@ -31,8 +31,10 @@ from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchE
 from tfrecord_io.listing import without_braces
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanPlan, ScanTask
-from tfrecord_io.read import Selection, plan_files, plan_scan, read_task
+from tfrecord_io.read import plan_files, plan_scan
+from tfrecord_io.read_files import Selection
 from tfrecord_io.storage import FileInfo, Storage, open_storage
+from tfrecord_io.tasks import read_task
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
