@@ -38,25 +38,3 @@ def take_rows(batch: pa.RecordBatch, indices: pa.Array) -> pa.RecordBatch:
         return batch.take(indices)
     arrays = [take(column, indices) for column in batch.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-
-
-def without_dictionary_views(array: pa.Array) -> pa.Array:
-    """Return an array, if need be cast, whose dictionaries hold texts or bytes that are no views.
-
-    Inside lists, too, which must be no views either.
-    """
-    t = _without_dictionary_views(array.type)
-    return array if t == array.type else array.cast(t)
-
-
-def _without_dictionary_views(t: pa.DataType) -> pa.DataType:
-    if pat.is_dictionary(t) and pat.is_string_view(t.value_type):
-        return pa.dictionary(t.index_type, pa.large_string(), t.ordered)
-    if pat.is_dictionary(t) and pat.is_binary_view(t.value_type):
-        return pa.dictionary(t.index_type, pa.large_binary(), t.ordered)
-    if pat.is_list(t) or pat.is_large_list(t) or pat.is_fixed_size_list(t):
-        item = t.value_field.with_type(_without_dictionary_views(t.value_type))
-        if pat.is_fixed_size_list(t):
-            return pa.list_(item, t.list_size)
-        return pa.list_(item) if pat.is_list(t) else pa.large_list(item)
-    return t

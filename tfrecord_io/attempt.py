@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.arrow_take import take_rows, without_dictionary_views
+from tfrecord_io.arrow_take import take_rows
+from tfrecord_io.arrow_views import without_dictionary_views
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
 from tfrecord_io.file_staging import note_path
 from tfrecord_io.layout import format_part_path, format_segments

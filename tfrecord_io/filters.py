@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take_rows
-from tfrecord_io.cast import without_any_views
+from tfrecord_io.arrow_views import without_any_views
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
 from tfrecord_io.schema import schema_without_views

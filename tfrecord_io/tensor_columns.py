@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.cast import without_views
+from tfrecord_io.arrow_views import without_views
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.schema import is_any_list, leaf_type, normal_type
 

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
+from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 from tfrecord_io.compression import HEAD_BYTES, Compression, detect
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import (
@@ -35,7 +36,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
     UnsupportedTypeError,
 )
-from tfrecord_io.formats.exact import UNITS_OF_A_DAY, exact_cast, leaves
+from tfrecord_io.formats.exact import exact_cast, leaves
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import Storage

@@ -20,12 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.arrow_take import without_dictionary_views
-from tfrecord_io.cast import without_any_views
+from tfrecord_io.arrow_views import without_any_views, without_dictionary_views
+from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 from tfrecord_io.schema import is_any_list, leaf_type, storage_type, with_leaf
-
-#: By a unit of time.
-UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
 
 #: Up to here every integer is a float64.
 INTEGERS_END = 2**53

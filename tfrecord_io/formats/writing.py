@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.arrow_take import without_dictionary_views
-from tfrecord_io.cast import without_any_views
+from tfrecord_io.arrow_views import without_any_views, without_dictionary_views
 from tfrecord_io.compression import Compression, compressor, suffix
 from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
 from tfrecord_io.formats import get_format

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.cast import without_views
+from tfrecord_io.arrow_views import without_views
 from tfrecord_io.codec import get_codec
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice
