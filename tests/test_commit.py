@@ -904,6 +904,25 @@ def test_a_store_that_does_not_tell_whether_it_has_the_record(
     assert data_files(root) == NEW_FILES
 
 
+def test_a_turn_that_somebody_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "ds"
+    write_old(root)
+    before = tree(root)
+    create = LocalStorage.create_exclusive
+
+    def remove_turn(self: LocalStorage, path: str, data: bytes, scratch: str) -> bool:
+        if path.endswith("/commit.json"):
+            (root / ".tfrecord-io" / "committing.json").unlink()
+        return create(self, path, data, scratch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "create_exclusive", remove_turn)
+        with pytest.raises(CommitStateUnknownError, match="nothing was published"):
+            write_new(root, "overwrite")
+    # Folders are taken back during a turn only.
+    assert tree(root) == {**before, "p=4": None}
+
+
 def test_aborting_a_job_whose_turn_was_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

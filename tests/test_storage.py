@@ -192,6 +192,17 @@ class StorageContract:
         assert storage.read_bytes(f"{root}/f", 10) == b"first"
         assert storage.tree(root).files == ("f",)
 
+    def test_releasing(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        assert storage.create_exclusive(f"{root}/f", b"first", root)
+        for _ in range(2):
+            storage.release(f"{root}/f", f"{root}/mine")
+            assert not storage.exists(f"{root}/f")
+        storage.remove_tree(f"{root}/mine")
+        assert storage.create_exclusive(f"{root}/f", b"second", root)
+        storage.release(f"{root}/f", f"{root}/mine")
+        assert not storage.exists(f"{root}/f")
+
     def test_folders(self, place: tuple[Storage, str]) -> None:
         storage, root = place
         storage.make_folders(f"{root}/a/b")
@@ -413,6 +424,26 @@ class TestS3(StorageContract):
         assert lost == ["put_object", "complete_multipart_upload"]
         assert storage.read_bytes(f"{root}/f", 10) == b"ab"
 
+    def test_a_release_whose_answer_got_lost(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The client tries again by itself."""
+        storage, root = place
+        assert storage.create_exclusive(f"{root}/turn", b"mine", root)
+        call = S3Storage._call
+
+        def twice(self: S3Storage, method: str, path: str, **arguments: Any) -> Any:
+            answer = call(self, method, path, **arguments)
+            if method == "delete_object":
+                monkeypatch.undo()
+                assert storage.create_exclusive(f"{root}/turn", b"other", root)
+                answer = call(self, method, path, **arguments)
+            return answer
+
+        monkeypatch.setattr(S3Storage, "_call", twice)
+        storage.release(f"{root}/turn", f"{root}/job")
+        assert storage.read_bytes(f"{root}/turn", 10) == b"other"
+
     @pytest.mark.parametrize("size", [1_000, 3_000_000])
     def test_a_body_that_breaks_off_is_asked_for_again(
         self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, size: int
@@ -556,6 +587,16 @@ class TestHdfs(StorageContract):
         with pytest.raises(OSError, match=r"^\[Errno 36\] The maximum path component") as caught:
             storage.make_folders(f"{root}/{'a' * 300}")
         assert caught.value.errno == errno.ENAMETOOLONG
+
+    def test_a_release_whose_answer_got_lost(self, place: tuple[Storage, str]) -> None:
+        """The client tries again by itself."""
+        storage, root = place
+        storage.make_folder(f"{root}/job")
+        assert storage.create_exclusive(f"{root}/turn", b"mine", root)
+        storage.release(f"{root}/turn", f"{root}/job")
+        assert storage.create_exclusive(f"{root}/turn", b"other", root)
+        storage.release(f"{root}/turn", f"{root}/job")
+        assert storage.read_bytes(f"{root}/turn", 10) == b"other"
 
 
 def test_a_folder_that_is_there_and_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -471,7 +471,7 @@ def _gave_up(staging: Staging, job_id: str) -> bool:
     try:
         if _has_turn(staging, job_id):
             take_back(staging, job_id)
-            staging.leave_turn()
+            staging.leave_turn(job_id)
     except OSError:
         # Whoever ends the turn then removes the job.
         _abandon(staging, job_id, claim=0)
@@ -495,12 +495,22 @@ def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
 
 def _carry_out(staging: Staging, job_id: str, claim: int, replaced: Replaced) -> None:
     """Carry out a commit and end its turn, in some tries; or leave both to others."""
+    is_begun = False
     for left in range(_PUBLISH_TRIES - 1, -1, -1):
         try:
             # Once the turn has ended another job may have begun: nothing may be done again then.
             if _has_turn(staging, job_id):
+                is_begun = True
                 carry_out(staging, job_id, replaced)
-                staging.leave_turn()
+                staging.leave_turn(job_id)
+            elif not is_begun and not claim and staging.is_unfinished(job_id):
+                # Without the turn nobody carries it out any more.
+                staging.remove_job_quietly(job_id)
+                raise CommitStateUnknownError(
+                    "something removed the file that says that it is this job's turn to commit, "
+                    "and nothing was published; write again",
+                    path=staging.storage.url(staging.turn_path),
+                )
             break
         except OSError as error:
             if left:

@@ -250,6 +250,10 @@ class FsspecStorage:
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.rm_file(path)
 
+    def release(self, path: str, scratch: str) -> None:  # noqa: D102
+        del scratch
+        self.remove(path)
+
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
         for path in paths:
             self.remove(path)

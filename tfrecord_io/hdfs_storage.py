@@ -313,6 +313,19 @@ class HdfsStorage:
         with contextlib.suppress(FileNotFoundError):
             self._call(lambda: self._client.delete(path, False), path)
 
+    def release(self, path: str, scratch: str) -> None:  # noqa: D102
+        # Moved to where it was moved before, nothing is.
+        target = f"{scratch}/{path.rpartition('/')[2]}"
+        for _ in range(2):
+            with contextlib.suppress(FileExistsError):
+                try:
+                    self._call(lambda: self._client.rename(path, target, False), path)
+                except FileNotFoundError:
+                    # Either of the two is gone.
+                    self.make_folder(scratch)
+                    continue
+            return
+
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
         with ThreadPoolExecutor(self.concurrency) as pool:
             list(pool.map(self.remove, paths))

@@ -221,6 +221,10 @@ class LocalStorage:
     def remove(self, path: str) -> None:  # noqa: D102
         Path(path).unlink(missing_ok=True)
 
+    def release(self, path: str, scratch: str) -> None:  # noqa: D102
+        del scratch
+        self.remove(path)
+
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
         for path in paths:
             self.remove(path)

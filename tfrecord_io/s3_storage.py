@@ -373,6 +373,22 @@ class S3Storage:
         with contextlib.suppress(FileNotFoundError):
             self._call("delete_object", path)
 
+    def release(self, path: str, scratch: str) -> None:  # noqa: D102
+        del scratch
+        head = self._head(path)
+        if head is None:
+            return
+        try:
+            self._call("delete_object", path, IfMatch=head["ETag"])
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if _status(error) == 501:
+                # A server that knows no conditions here.
+                self.remove(path)
+            elif _status(error) != 412:
+                raise
+
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
         keys = []
         for path in paths:

@@ -11,6 +11,7 @@
             claim-0000.json      the process whose turn it is
             claim-0001.json      the process that finishes the job after the first one died
             abandoned-0001.json  a claim whose process lives, but has given up
+            committing.json      on HDFS, the turn that the job had
 
 Invariants
 ----------
@@ -114,6 +115,10 @@ class Staging:
     def is_decided(self, job_id: str) -> bool:
         """Return whether a job is committed, if perhaps not carried out yet."""
         return self.storage.exists(self.record_path(job_id))
+
+    def is_unfinished(self, job_id: str) -> bool:
+        """Return whether a job is committed and no other process has claimed to carry it out."""
+        return self.is_decided(job_id) and not self._is_claimed(job_id, 1)
 
     # --- jobs -------------------------------------------------------------------------------------
 
@@ -301,9 +306,9 @@ class Staging:
                 )
             time.sleep(_POLL_SECONDS)
 
-    def leave_turn(self) -> None:
-        """End the turn; only for the process that took it or holds the last claim."""
-        self.storage.remove(self.turn_path)
+    def leave_turn(self, job_id: str) -> None:
+        """End a job's turn; only for the process that took it or holds the last claim."""
+        self.storage.release(self.turn_path, self.job_folder(job_id))
 
     def is_dead(self, turn: Turn, stale_after: float = STALE_AFTER_SECONDS) -> bool:
         """Return whether nobody carries out the commit of `turn` any more."""

@@ -285,6 +285,19 @@ class Storage(Protocol):
     def remove(self, path: str) -> None:
         """Remove a file or link; a missing one is fine."""
 
+    def release(self, path: str, scratch: str) -> None:
+        """Remove a file that `create_exclusive` made, and none that others make in its place.
+
+        A client that gets no answer may try again by itself, when the name is another's already.
+
+        Parameters
+        ----------
+        path : str
+            The file. If it is not there any more, that is fine.
+        scratch : str
+            A folder of the caller alone, into which the file may be moved; it is made if need be.
+        """
+
     def remove_files(self, paths: Iterable[str]) -> None:
         """Remove many files or links; missing ones are fine."""
 

@@ -114,7 +114,9 @@ class Bucket:
         found = self._object(CopySource["Key"])
         return self.put(Key, found.data, found.metadata)
 
-    def delete_object(self, Key: str) -> dict[str, Any]:
+    def delete_object(self, Key: str, IfMatch: str | None = None) -> dict[str, Any]:
+        if IfMatch is not None and Key in self.objects and IfMatch != self.objects[Key].etag:
+            raise _http_error(412, errno.EINVAL)
         self.objects.pop(Key, None)
         return {}
 
