@@ -286,7 +286,6 @@ class S3Storage:
         self._call("put_object", path, Body=data)
 
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
-        del scratch
         folder = path.rpartition("/")[0]
         self._check_marker(folder)
         if not self._put_if_none(path, data):
@@ -294,7 +293,7 @@ class S3Storage:
         try:
             self._check_marker(folder)
         except FileNotFoundError:
-            self.remove(path)
+            self.release(path, scratch)
             raise
         return True
 
