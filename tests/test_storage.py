@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import http.server
@@ -26,6 +27,7 @@ import pytest
 import s3fs
 
 import tfrecord_io as tfr
+from tests.support.memory_clients import http_error
 from tests.support.servers import Server
 from tfrecord_io.errors import (
     CommitStateUnknownError,
@@ -443,6 +445,29 @@ class TestS3(StorageContract):
         monkeypatch.setattr(S3Storage, "_call", twice)
         storage.release(f"{root}/turn", f"{root}/job")
         assert storage.read_bytes(f"{root}/turn", 10) == b"other"
+
+    @pytest.mark.parametrize(("status", "is_gone"), [(400, True), (501, True), (403, False)])
+    def test_a_release_that_is_refused(
+        self,
+        place: tuple[Storage, str],
+        monkeypatch: pytest.MonkeyPatch,
+        status: int,
+        is_gone: bool,
+    ) -> None:
+        """Servers that know no condition of removals, and others."""
+        storage, root = place
+        assert storage.create_exclusive(f"{root}/turn", b"mine", root)
+        call = S3Storage._call
+
+        def refusing(self: S3Storage, method: str, path: str, **arguments: Any) -> Any:
+            if "IfMatch" in arguments:
+                raise http_error(status, errno.EIO)
+            return call(self, method, path, **arguments)
+
+        monkeypatch.setattr(S3Storage, "_call", refusing)
+        with contextlib.nullcontext() if is_gone else pytest.raises(OSError, match=str(status)):
+            storage.release(f"{root}/turn", f"{root}/job")
+        assert storage.exists(f"{root}/turn") is not is_gone
 
     @pytest.mark.parametrize("size", [1_000, 3_000_000])
     def test_a_body_that_breaks_off_is_asked_for_again(

@@ -63,6 +63,9 @@ _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 _MARK = "tfrecord-io-upload"
 _DELETE_AT_ONCE = 1000
 
+#: How servers refuse a condition that they do not know.
+_UNKNOWN_CONDITION = (400, 501)
+
 #: Tries of a call whose answer got lost, and of a body that broke off.
 _TRIES = 5
 
@@ -382,8 +385,7 @@ class S3Storage:
         except FileNotFoundError:
             return
         except OSError as error:
-            if _status(error) == 501:
-                # A server that knows no conditions here.
+            if _status(error) in _UNKNOWN_CONDITION:
                 self.remove(path)
             elif _status(error) != 412:
                 raise

@@ -101,12 +101,12 @@ class Bucket:
     ) -> dict[str, Any]:
         found = self._object(Key)
         if IfMatch is not None and IfMatch != found.etag:
-            raise _http_error(412, errno.EINVAL)
+            raise http_error(412, errno.EINVAL)
         data = found.data
         if Range is not None:
             start, _, end = Range.removeprefix("bytes=").partition("-")
             if int(start) >= len(data):
-                raise _http_error(416, errno.EINVAL)
+                raise http_error(416, errno.EINVAL)
             data = data[int(start) : int(end) + 1]
         return {"Body": _Body(data)}
 
@@ -116,7 +116,7 @@ class Bucket:
 
     def delete_object(self, Key: str, IfMatch: str | None = None) -> dict[str, Any]:
         if IfMatch is not None and Key in self.objects and IfMatch != self.objects[Key].etag:
-            raise _http_error(412, errno.EINVAL)
+            raise http_error(412, errno.EINVAL)
         self.objects.pop(Key, None)
         return {}
 
@@ -209,7 +209,8 @@ class _Body:
         return self._data
 
 
-def _http_error(status: int, number: int) -> OSError:
+def http_error(status: int, number: int) -> OSError:
+    """Make the error that s3fs makes of an answer."""
     error = OSError(number, f"HTTP status {status}")
     cause = Exception()
     cause.response = {"ResponseMetadata": {"HTTPStatusCode": status}}  # type: ignore[attr-defined]
