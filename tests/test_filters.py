@@ -504,6 +504,26 @@ def test_decimals_are_compared_with_numbers_that_are_none(t):
             assert kept_rows(table, found) == rows
 
 
+@pytest.mark.parametrize("by", ["x", ()])
+def test_halves_are_compared(tmp_path, by):
+    table = pa.table({"x": pa.array(np.float16([-0.0, 1.5, 0.1]), pa.float16()), "row": range(3)})
+    table = pa.concat_tables([table, pa.table({"x": pa.nulls(1, pa.float16()), "row": [3]})])
+    write_table(table, tmp_path / "ds", partition_by=by)
+    for operator, value, rows in (
+        ("=", 1.5, [1]),
+        ("!=", 1.5, [0, 2]),
+        (">", 0, [1, 2]),
+        ("<=", np.float16(0.1), [0, 2]),
+        # No half is as near.
+        ("=", 0.1, []),
+        ("in", [0.0, 1.5, None], [0, 1, 3]),
+        ("not in", [1.5], [0, 2, 3]),
+        ("is", None, [3]),
+    ):
+        kept = read_table(tmp_path / "ds", filters=[("x", operator, value)])
+        assert sorted(kept["row"].to_pylist()) == rows, (operator, value)
+
+
 def test_decimals_of_negative_scale_are_compared(tmp_path):
     table = pa.table({"x": pa.array([decimal.Decimal(5000), None], pa.decimal128(3, -3))})
     write_table(table, tmp_path / "ds")

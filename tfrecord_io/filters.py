@@ -166,8 +166,13 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
     name, operator, value = term
     try:
         t = schema.field(name).type if name in schema.names else pa.null()
+        column = pc.field(name)
         if pat.is_decimal(t):
-            return _compared_decimals(pc.field(name), operator, value, t)
+            return _compared_decimals(column, operator, value, t)
+        # Arrow (26.0.1) compares no halves.
+        value = _widened(value)
+        if pat.is_float16(t) and operator not in ("is", "is not"):
+            column = column.cast(pa.float32())
         if _is_beyond_int64(value):
             value = pa.scalar(value, pa.uint64())
         elif _is_whole(value) and pat.is_uint64(t):
@@ -175,9 +180,15 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
             value = pa.scalar(value, pa.decimal128(20))
         elif (fine := _type_of_nanoseconds(value)) is not None:
             value = pa.scalar(value.value, fine)
-        return _OPERATORS[operator](pc.field(name), value)
+        return _OPERATORS[operator](column, value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, list | tuple | set | frozenset):
+        return [*map(_widened, value)]
+    return float(value) if isinstance(value, np.float16) else value
 
 
 def _compared_decimals(
