@@ -421,6 +421,30 @@ class TestInOrder:
         assert list(parallel.read_ahead(slow, item_bytes=lambda item: 1, budget_bytes=1)) == [1]
         assert time.thread_time() - begun < 0.2
 
+    def test_the_caller_does_not_wait_to_begin_a_work(self, monkeypatch):
+        """Since it looked, others may have begun all that may wait for it."""
+        can_work = parallel._Pool._can_work
+
+        def look_and_sleep(pool):
+            found = can_work(pool)
+            if found and pool._own is None:
+                pool._changed.wait_for(lambda: not can_work(pool), timeout=10)
+            return found
+
+        monkeypatch.setattr(parallel._Pool, "_can_work", look_and_sleep)
+        found = []
+        works = [lambda index=index: iter([index]) for index in range(100)]
+        caller = threading.Thread(
+            target=lambda: found.extend(
+                item for items in self.run(works, threads=2) for item in items
+            ),
+            daemon=True,
+        )
+        caller.start()
+        caller.join(20)
+        assert not caller.is_alive()
+        assert found == list(range(100))
+
     def test_threads_end_before_the_process(self):
         """Where CPython ends them, native code aborts the process."""
         code = """

@@ -214,7 +214,7 @@ class _Pool(Generic[T]):
             if is_done:
                 return
             if self._own is None:
-                self._own = self._pull()
+                self._own = self._pull(waits=False)
             elif not self._step(self._own):
                 error, self._own = self._own.error, None
                 if isinstance(error, KeyboardInterrupt):
@@ -228,7 +228,7 @@ class _Pool(Generic[T]):
     # The threads' side
 
     def _run(self) -> None:
-        while (stream := self._pull()) is not None:
+        while (stream := self._pull(waits=True)) is not None:
             while self._is_wanted(stream) and self._step(stream):
                 pass
             stream.source.close()
@@ -254,10 +254,15 @@ class _Pool(Generic[T]):
         is_free = not self._is_pulling and not self._is_exhausted
         return is_free and len(self._waiting) < self._most_waiting
 
-    def _pull(self) -> _Stream[T] | None:
-        """Begin the next work; None if there is none, or it fails to come."""
+    def _pull(self, *, waits: bool) -> _Stream[T] | None:
+        """Begin the next work; None if there is none, or it fails to come.
+
+        The caller must not wait for room, which only it makes; it gets None then.
+        """
         with self._changed:
             while not (self._is_stopped or self._is_exhausted or self._can_pull()):
+                if not waits:
+                    return None
                 self._changed.wait()
             if self._is_stopped or self._is_exhausted:
                 return None
