@@ -9,6 +9,7 @@ import sys
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -84,7 +85,15 @@ def test_no_records(tmp_path: Path, options: object) -> None:
     assert len(tfr.TFRecordReader(tmp_path / "a")) == 0
 
 
-@pytest.mark.parametrize("record", [bytearray(b"abc"), memoryview(b"abc"), pa.py_buffer(b"abc")])
+@pytest.mark.parametrize(
+    "record",
+    [
+        bytearray(b"abc"),
+        memoryview(b"abc"),
+        pa.py_buffer(b"abc"),
+        np.frombuffer(b"abc", [("O", "S3")]),
+    ],
+)
 def test_anything_like_bytes_is_taken_as_it_is_now(tmp_path: Path, record: object) -> None:
     with tfr.TFRecordWriter(tmp_path / "a") as writer:
         writer.write(record)  # type: ignore[arg-type]
@@ -95,7 +104,15 @@ def test_anything_like_bytes_is_taken_as_it_is_now(tmp_path: Path, record: objec
 
 @pytest.mark.parametrize(
     ("record", "what"),
-    [("text", "encode it"), (None, "NoneType"), (7, "int"), (tfr.train.Example(), "Serialize")],
+    [
+        ("text", "encode it"),
+        (None, "NoneType"),
+        (7, "int"),
+        (tfr.train.Example(), "Serialize"),
+        (np.array(b"text", object), "holds objects"),
+        (np.zeros(1, [("a", object)]), "holds objects"),
+        (np.array(["2026-01-01"], "M8[D]"), "ndarray"),
+    ],
 )
 def test_what_is_not_bytes_is_refused(tmp_path: Path, record: object, what: str) -> None:
     with tfr.TFRecordWriter(tmp_path / "a") as writer:

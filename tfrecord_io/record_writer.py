@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import sys
 import weakref
 import zlib
@@ -27,6 +28,9 @@ from tfrecord_io.tf_errors import as_tensorflow, dressed
 #: Records wait until they are so many, or their payloads so many bytes.
 _WAITING_RECORDS = 1024
 _WAITING_BYTES = 256 * 1024
+
+#: The name of a field in the format of a buffer.
+_FIELD_NAME = re.compile(":[^:]*:")
 
 
 class _Target(Protocol):
@@ -257,9 +261,16 @@ def _as_bytes(record: Any) -> bytes:
             "SerializeToString() of an Example returns"
         )
     try:
-        return bytes(memoryview(record))
-    except TypeError:
+        view = memoryview(record)
+    except (TypeError, ValueError):
         raise UnsupportedTypeError(
             f"a record must be bytes, and this is of the type {type(record).__name__}: of a "
             "message, write what its SerializeToString() returns"
         ) from None
+    # Of texts TensorFlow's tensors, and NumPy's arrays of objects, hold but addresses.
+    if "O" in _FIELD_NAME.sub("", view.format):
+        raise UnsupportedTypeError(
+            f"a record must be bytes, and this is of the type {type(record).__name__}, which holds "
+            "objects: of a tensor of one text, write what its numpy() returns"
+        )
+    return bytes(view)

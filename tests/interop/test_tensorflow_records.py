@@ -126,6 +126,15 @@ def test_errors_are_tensorflows_too(tf: Any, tmp_path: Path) -> None:
             module.TFRecordWriter(str(path)).write(None)
 
 
+def test_tensors_of_texts_are_no_records(tf: Any, tmp_path: Path) -> None:
+    for module in (tfr, tf.io):
+        with module.TFRecordWriter(str(tmp_path / "a")) as writer:
+            with pytest.raises(TypeError):
+                writer.write(tf.constant(b"text"))
+            writer.write(tf.constant(b"text").numpy())
+        assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"text"]
+
+
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 def test_a_plain_file_read_as_a_compressed_one(tf: Any, tmp_path: Path, compression: str) -> None:
     path = str(tmp_path / "a")
