@@ -128,6 +128,13 @@ class TestObjects:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr
 
+    @pytest.mark.parametrize("dtype", ["M8[ns]", "m8[s]", "f2", "U3", "S3", "?"])
+    def test_arrays_without_values(self, dtype):
+        some, none = np.ones(2, dtype), np.ones(0, dtype)
+        array = to_arrow(objects(some, none, None))
+        assert array.equals(pa.array([some, none, None]))
+        assert to_arrow(objects(none)).type == array.type
+
     def test_numbers_of_several_types_that_are_kept(self):
         for values in ([1, 2.5], [np.float32(0.1), 0.5], [np.uint8(200), -1], [1, DECIMAL]):
             assert to_arrow(objects(*values, None)).to_pylist() == [*values, None]

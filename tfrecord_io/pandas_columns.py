@@ -180,7 +180,8 @@ def _refuse_mixtures(column: pd.Series) -> set[type]:
             if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
                 raise ValueError("a masked array would lose its mask")
             if isinstance(value, np.ndarray) and value.dtype != object:
-                samples[value.dtype.type] = value.flat[0] if value.size else value.dtype.type(0)
+                one = value if value.size else np.zeros(1, value.dtype)
+                samples[value.dtype.type] = one.flat[0]
             elif isinstance(value, _LISTS):
                 inner.append(value)
         lists = inner
