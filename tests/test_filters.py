@@ -3,6 +3,7 @@ import decimal
 import math
 import subprocess
 import sys
+import zoneinfo
 
 import numpy as np
 import pandas as pd
@@ -168,6 +169,30 @@ class TestParse:
             terms = parse([("a", op, given)])
             assert columns_of(terms, table.schema) == ["a"]
             assert table.filter(expression(terms, table.schema))["n"].to_pylist() == kept
+
+    @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+    def test_times_of_any_zone(self, zone):
+        # The hour from 0:00 on, by UTC, comes twice in Berlin.
+        instants = [datetime.datetime(2026, 10, 24, 23, tzinfo=datetime.timezone.utc)]
+        instants += [instants[0] + datetime.timedelta(hours=n) for n in (1, 2)]
+        values = pa.array([*instants, None], pa.timestamp("ms", zone))
+        table = pa.table({"a": values, "n": range(4)})
+        here = [one.astimezone(zoneinfo.ZoneInfo("Europe/Berlin")) for one in instants]
+        there = [
+            one.astimezone(datetime.timezone(datetime.timedelta(hours=-3))) for one in instants
+        ]
+        for op, given, kept in (
+            ("==", here[1], [1]),
+            ("==", pd.Timestamp(here[2]), [2]),
+            ("!=", there[0], [1, 2]),
+            (">", pd.Timestamp(there[1]) - pd.Timedelta(1), [1, 2]),
+            ("in", [here[0], instants[2], None], [0, 2, 3]),
+            ("not in", {here[1], there[2]}, [0, 3]),
+        ):
+            terms = parse([("a", op, given)])
+            assert columns_of(terms, table.schema) == ["a"]
+            assert table.filter(expression(terms, table.schema))["n"].to_pylist() == kept
+            assert possible_rows(table, expression(terms, table.schema), table.schema) == kept
 
 
 class TestColumnsOf:

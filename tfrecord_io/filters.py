@@ -173,7 +173,9 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         value = _widened(value)
         if pat.is_float16(t) and operator not in ("is", "is not"):
             column = column.cast(pa.float32())
-        if _is_beyond_int64(value):
+        if pat.is_timestamp(t) and t.tz is not None:
+            value = _in_zone(operator, value, t)
+        elif _is_beyond_int64(value):
             value = pa.scalar(value, pa.uint64())
         elif _is_whole(value) and pat.is_uint64(t):
             # As int64, which it would be, it would make int64 of all values of the column.
@@ -189,6 +191,20 @@ def _widened(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [*map(_widened, value)]
     return float(value) if isinstance(value, np.float16) else value
+
+
+def _in_zone(operator: str, value: Any, t: pa.DataType) -> Any:
+    """Return times with a zone as the same instants in a column's zone, others as they are.
+
+    Arrow (26.0.1) compares no times of two zones.
+    """
+    times = list(value) if operator in ("in", "not in") else [value]
+    there = [time for time in times if time is not None]
+    if not all(isinstance(time, datetime.datetime) and time.tzinfo for time in there):
+        return value
+    unit = "ns" if any(getattr(time, "nanosecond", 0) for time in there) else "us"
+    found = list(pa.array(times, pa.timestamp(unit, t.tz)))
+    return found if operator in ("in", "not in") else found[0]
 
 
 def _compared_decimals(
