@@ -218,6 +218,21 @@ class TestValues:
         tfr.to_tfrecord(frame, tmp_path / "out")
         assert tfr.read_table(tmp_path / "out")["x"].to_pylist() == [None] * 5 + [b"v"] + [None] * 2
 
+    @pytest.mark.parametrize("missing", [[np.nan], [pd.NaT], []])
+    def test_what_is_missing_is_of_no_dtype(self, tmp_path, missing):
+        parts = [missing, [2**24 + 1], missing, [7]]
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_map(
+                lambda values: pd.DataFrame({"x": values}),
+                parts,
+                meta=pd.DataFrame({"x": pd.Series(dtype=object)}),
+            )
+        tfr.to_tfrecord(frame, tmp_path / "out")
+        read = tfr.read_table(tmp_path / "out")["x"]
+        assert read.type == pa.int64()
+        assert read.drop_null().to_pylist() == [2**24 + 1, 7]
+        assert len(read) == sum(map(len, parts))
+
     def test_mixed_objects_are_refused_by_name(self, tmp_path):
         with pytest.raises(tfr.InferenceError, match=r"'mixed'.*schema"):
             self.write(tmp_path / "out", {"mixed": [1, "a"], "good": [1, 2]})

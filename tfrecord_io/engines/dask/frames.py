@@ -104,6 +104,8 @@ def check_columns(frame: Any, names: Collection[str]) -> None:
 def seen_types(frame: pd.DataFrame, names: Collection[str]) -> dict[str, pa.DataType]:
     """Return the types of the values of a frame, which is to have these columns, in normal form.
 
+    Of a column without values that is the null type.
+
     Raises
     ------
     SchemaMismatchError
@@ -112,7 +114,13 @@ def seen_types(frame: pd.DataFrame, names: Collection[str]) -> dict[str, pa.Data
         A column's values have no one type, or one that TFRecord cannot hold.
     """
     check_columns(frame, names)
-    return {name: _normal_type_of(to_arrow(frame[name]), name) for name in names}
+    return {name: _seen_type(frame[name]) for name in names}
+
+
+def _seen_type(column: pd.Series) -> pa.DataType:
+    array = to_arrow(column)
+    # Without values it is of any type: pandas makes floats of what is missing.
+    return pa.null() if array.null_count == len(array) else _normal_type_of(array, column.name)
 
 
 def _normal_type_of(array: pa.Array | pa.ChunkedArray, name: Any) -> pa.DataType:
