@@ -31,7 +31,9 @@ def _cut(
     if file.marks and (not cut_unmarked or file.size <= task_bytes * (len(file.marks) + 1)):
         yield from _tasks_by_marks(file, task_bytes)
     elif cut_unmarked and file.size > task_bytes and may_be_plain(file, options):
-        starts = range(0, file.size, task_bytes)
+        # Of one size: a short last piece could be without a record.
+        count = -(-file.size // task_bytes)
+        starts = [file.size * place // count for place in range(count)]
         for start, end in zip(starts, (*starts[1:], None), strict=True):
             before = bisect.bisect_right(file.marks, start, key=lambda mark: mark[0])
             nearest = file.marks[max(before - 1, 0) : before]

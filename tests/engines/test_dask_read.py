@@ -395,6 +395,12 @@ class TestCutting:
         with pytest.raises(tfr.CorruptDataError, match="write the index again"):
             tfr.read_tfrecord(url, record_type="ByteArray", blocksize="2 MiB", index=index)
 
+    def test_a_rest_of_a_file_is_shared_by_its_partitions(self, tmp_path):
+        path = tmp_path / "a.tfrecord"
+        path.write_bytes(framed(b"x" * 84) * 100)
+        frame = tfr.read_tfrecord(path, record_type="ByteArray", blocksize=3333)
+        assert frame.map_partitions(len).compute().tolist() == [25] * 4
+
     def test_a_file_is_hopped_over_once(self, tmp_path, monkeypatch):
         payloads = nested(40)
         (tmp_path / "a.tfrecord").write_bytes(b"".join(map(framed, payloads)))
