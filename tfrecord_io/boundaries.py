@@ -14,6 +14,7 @@ the first task reads all, and the others nothing.
 from __future__ import annotations
 
 import bisect
+import os
 import threading
 from collections import OrderedDict
 
@@ -49,19 +50,31 @@ class _Known:
             self.records.insert(index, record)
 
 
-_known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
-_known_lock = threading.Lock()
+class _Files:
+    """What this process knows of files."""
+
+    def __init__(self) -> None:
+        self.begin()
+        if hasattr(os, "register_at_fork"):
+            # Who held a lock of the parent does not let it go in the fork.
+            os.register_at_fork(after_in_child=self.begin)
+
+    def begin(self) -> None:
+        self.lock = threading.Lock()
+        self.known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
+
+    def of(self, task: ScanTask, options: ScanOptions) -> _Known:
+        file = task.file
+        key = (file.url, file.version, file.size, options.compression)
+        with self.lock:
+            found = self.known.setdefault(key, _Known())
+            self.known.move_to_end(key)
+            while len(self.known) > _REMEMBERED_FILES:
+                self.known.popitem(last=False)
+        return found
 
 
-def _known_of(task: ScanTask, options: ScanOptions) -> _Known:
-    file = task.file
-    key = (file.url, file.version, file.size, options.compression)
-    with _known_lock:
-        found = _known.setdefault(key, _Known())
-        _known.move_to_end(key)
-        while len(_known) > _REMEMBERED_FILES:
-            _known.popitem(last=False)
-    return found
+_files = _Files()
 
 
 def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec) -> ScanTask:
@@ -89,7 +102,7 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
         A frame before the task's records is damaged in its length, so that nothing behind it is
         known.
     """
-    known = _known_of(task, options)
+    known = _files.of(task, options)
     # One task of a file hops at a time; the others wait for what it finds.
     with known.lock:
         for mark in task.file.marks:

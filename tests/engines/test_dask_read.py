@@ -2,6 +2,8 @@
 
 import gzip
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import dask
@@ -408,6 +410,42 @@ class TestCutting:
         assert frame["byteArray"].compute().tolist() == payloads
         monkeypatch.setattr(boundaries, "walk", None)
         assert frame["byteArray"].compute().tolist() == payloads
+
+    def test_a_process_that_hops_can_fork(self, tmp_path):
+        """As the workers of PyTorch's DataLoader begin while their parent reads ahead."""
+        path = tmp_path / "a.tfrecord"
+        path.write_bytes(framed(b"x" * 84) * 100)
+        code = (
+            "import os, select, sys, threading\n"
+            "import tfrecord_io as tfr\n"
+            "from tfrecord_io import boundaries\n"
+            "frame = tfr.read_tfrecord(sys.argv[1], record_type='ByteArray', blocksize=5000)\n"
+            "walk, hops, may_go = boundaries.walk, threading.Event(), threading.Event()\n"
+            "def slow_walk(*args, **options):\n"
+            "    hops.set()\n"
+            "    may_go.wait()\n"
+            "    return walk(*args, **options)\n"
+            "boundaries.walk = slow_walk\n"
+            "thread = threading.Thread(target=lambda: frame.compute(scheduler='sync'))\n"
+            "thread.start()\n"
+            "hops.wait()\n"
+            "reader, writer = os.pipe()\n"
+            "child = os.fork()\n"
+            "if child == 0:\n"
+            "    boundaries.walk = walk\n"
+            "    os.write(writer, b'%d' % len(frame.compute(scheduler='sync')))\n"
+            "    os._exit(0)\n"
+            "ready, _, _ = select.select([reader], [], [], 20)\n"
+            "os.kill(child, 9)\n"
+            "may_go.set()\n"
+            "thread.join()\n"
+            "assert ready, 'the child hangs'\n"
+            "print(os.read(reader, 10).decode())\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code, path], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (0, "100\n"), done.stderr
 
     def test_at_the_same_time(self, tmp_path):
         payloads = nested(200)
