@@ -236,6 +236,37 @@ def test_a_forked_process_does_not_write_what_waits(tmp_path: Path) -> None:
     assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one", b"two"]
 
 
+FORKED = """
+import os, sys
+import tfrecord_io as tfr
+def main(path, options, *, goes_on):
+    with tfr.TFRecordWriter(path, options) as writer:
+        writer.write(b"one")
+        if os.fork() == 0:
+            if goes_on:
+                writer.write(b"two")
+            else:
+                writer.flush()
+            sys.exit()
+        os.wait()
+        if goes_on:
+            os._exit(0)
+        writer.write(b"two")
+main(*sys.argv[1:3], goes_on=sys.argv[3] == "child")
+"""
+
+
+@pytest.mark.parametrize("goes_on", ["parent", "child"])
+@pytest.mark.parametrize("options", ["", "GZIP"])
+def test_a_writer_in_a_forked_process_is_of_who_goes_on(
+    tmp_path: Path, options: str, goes_on: str
+) -> None:
+    run = [sys.executable, "-W", "error", "-c", FORKED, str(tmp_path / "a"), options, goes_on]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one", b"two"]
+
+
 def test_an_exception_in_the_block_keeps_what_was_written(tmp_path: Path) -> None:
     with pytest.raises(KeyError), tfr.TFRecordWriter(tmp_path / "a") as writer:
         writer.write(b"x")

@@ -40,6 +40,7 @@ class _Target(Protocol):
     def flush(self) -> None: ...
     def close(self) -> None: ...
     def discard(self) -> None: ...
+    def leave(self) -> None: ...
 
 
 class _LocalFile:
@@ -59,6 +60,9 @@ class _LocalFile:
         self._file.close()
 
     def discard(self) -> None:
+        self._file.close()
+
+    def leave(self) -> None:
         self._file.close()
 
 
@@ -86,21 +90,31 @@ class _RemoteFile:
     def discard(self) -> None:
         self._sink.discard()
 
+    def leave(self) -> None:
+        """Let the parent end the transfer."""
+
 
 #: Writers that are not closed.
 _open_writers: weakref.WeakSet[TFRecordWriter] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for writer in list(_open_writers):
+        writer._inherit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @atexit.register
 def _close_all() -> None:
     """Close what is open when the interpreter ends, as long as it can still do so."""
     for writer in list(_open_writers):
-        if writer._process != os.getpid():
-            # Inherited by a process that was forked, which would write what waits a second time.
-            continue
         try:
             writer.close()
-        except Exception:  # noqa: BLE001 - as Python tells of errors where nobody is to catch them
+        # As Python tells of errors where nobody is to catch them.
+        except Exception:  # noqa: BLE001, PERF203
             sys.excepthook(*sys.exc_info())
 
 
@@ -126,8 +140,9 @@ class TFRecordWriter:
 
     Notes
     -----
-    A context manager, which closes the file. For use by one thread at a time. What TensorFlow
-    takes and this does not is ``str``, which it encodes as UTF-8.
+    A context manager, which closes the file. For use by one thread at a time. A process that is
+    forked meanwhile leaves the file to its parent, unless it writes to it. What TensorFlow takes
+    and this does not is ``str``, which it encodes as UTF-8.
 
     Examples
     --------
@@ -146,7 +161,8 @@ class TFRecordWriter:
         self._target: _Target | None = None
         self._waiting: list[bytes] = []
         self._waiting_bytes = 0
-        self._process = os.getpid()
+        # In a process that was forked: what waited in its parent, until this one writes as well.
+        self._inherited: list[bytes] | None = None
         self._stream = compressor_to_write(options_of(options))
         self._codec = get_codec()
         with as_tensorflow():
@@ -199,6 +215,8 @@ class TFRecordWriter:
         """
         self._drain()
         assert self._target is not None
+        if self._inherited is not None:
+            return
         with as_tensorflow():
             if self._stream is not None:
                 self._target.write(self._stream.flush(zlib.Z_PARTIAL_FLUSH))
@@ -211,6 +229,9 @@ class TFRecordWriter:
         target = self._target
         try:
             self._drain()
+            if self._inherited is not None:
+                target.leave()
+                return
             with as_tensorflow():
                 if self._stream is not None:
                     target.write(self._stream.flush())
@@ -233,9 +254,16 @@ class TFRecordWriter:
         self._waiting_bytes = 0
         if not waiting:
             return
+        if self._inherited is not None:
+            waiting, self._inherited = self._inherited + waiting, None
         data = self._codec.frame_payloads(waiting)
         with as_tensorflow():
             self._target.write(data if self._stream is None else self._stream.compress(data))
+
+    def _inherit(self) -> None:
+        """Leave the file to the parent, which would have its records twice, until a write."""
+        self._inherited = (self._inherited or []) + self._waiting
+        self._waiting = []
 
     def __enter__(self) -> TFRecordWriter:
         return self
