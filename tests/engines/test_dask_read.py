@@ -233,6 +233,18 @@ class TestRows:
         frame = tfr.read_tfrecord(tmp_path / "x").compute()
         assert arrow(frame)["x"].combine_chunks().equals(values.cast(t))
 
+    @pytest.mark.parametrize("t", [pa.int64(), pa.uint64()])
+    def test_integers_with_nulls_that_no_float_is(self, tmp_path, t):
+        table = pa.table({"a": pa.array([2**53, None], t), "x": pa.array([2**53 + 1, None], t)})
+        tfr.write_table(table, tmp_path / "x")
+        frame = tfr.read_tfrecord(tmp_path / "x", dtype_backend=None)
+        with pytest.raises(tfr.SchemaMismatchError, match=r"'x' is .*='pyarrow'"):
+            frame.compute()
+        assert frame["a"].compute().tolist()[0] == 2**53
+        assert frame.partitions[0].head(1)["x"].tolist() == [2**53 + 1]
+        frame = tfr.read_tfrecord(tmp_path / "x", dtype_backend="numpy_nullable")
+        assert frame["x"].compute().tolist() == [2**53 + 1, pd.NA]
+
     def test_booleans_with_nulls(self, tmp_path):
         table = pa.table({"a": [1, 2], "p": [True, None]})
         tfr.write_table(table, tmp_path / "x", partition_by="p")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
@@ -114,7 +115,8 @@ class Reader:
         Raises
         ------
         SchemaMismatchError
-            A time or date that would be one of Python's is none.
+            A time or date that would be one of Python's is none; an integer that would be a float,
+            beside a null, is none.
         """
         try:
             return self._frame(table)
@@ -132,6 +134,11 @@ class Reader:
     def _frame(self, table: pa.Table) -> pd.DataFrame:
         from tfrecord_io.engines.dask.frames import types_mapper
 
+        if self.dtype_backend is None:
+            for column in table.columns:
+                if pat.is_integer(column.type) and column.null_count:
+                    # pandas would round what this refuses.
+                    column.cast(pa.float64())
         return table.to_pandas(
             types_mapper=types_mapper(self.dtype_backend, arrow_strings=self.arrow_strings),
             ignore_metadata=True,
@@ -246,7 +253,7 @@ def read_tfrecord(
         Arrow's dtypes, which keep every type; pandas' nullable ones; or, with None, NumPy's, in
         which integers with nulls become floats, and booleans with nulls, lists and bytes become
         objects. A time that is no whole microsecond, or a date beyond the year 9999, is an error
-        with all but Arrow's.
+        with all but Arrow's; with None, so is an integer beyond 2**53 in a partition with nulls.
     storage_options : mapping, optional
         For the fsspec file system.
     filesystem : fsspec.AbstractFileSystem, optional
