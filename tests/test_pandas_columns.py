@@ -141,6 +141,22 @@ class TestObjects:
             lists = to_arrow(objects(values[:1], None, [], values[1:]))
             assert lists.to_pylist() == [values[:1], None, [], values[1:]]
 
+    def test_lists_keep_nans(self):
+        nan = float("nan")
+        for values, t in (
+            ([[1.5, nan], None, [], nan], pa.list_(pa.float64())),
+            ([np.array([nan, 1], np.float32), pd.NA], pa.list_(pa.float32())),
+            ([[nan], None], pa.list_(pa.float64())),
+            ([[[nan], []], None], pa.list_(pa.list_(pa.float64()))),
+        ):
+            array = to_arrow(objects(*values))
+            there = [value for value in values if pd.api.types.is_list_like(value)]
+            assert array.drop_null().to_string() == pa.array(there, t).to_string()
+            assert array.type == t
+        # These are no numbers.
+        assert to_arrow(objects(["a", nan], [None])).to_pylist() == [["a", None], [None]]
+        assert to_arrow(objects([1.5, pd.NA, None])).to_pylist() == [[1.5, None, None]]
+
     def test_what_is_missing_is_of_every_kind(self):
         missing = [None, float("nan"), pd.NA, pd.NaT]
         for value in (DATE, ZONED, TIME, b"a", datetime.time(1)):

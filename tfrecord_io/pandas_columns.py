@@ -121,7 +121,7 @@ def _of_objects(column: pd.Series) -> pa.Array:
         # The quick way for what most objects are.
         return pa.Array.from_pandas(column)
     types = _refuse_mixtures(column)
-    array = pa.Array.from_pandas(column)
+    array = _with_nans(column, pa.Array.from_pandas(column))
     leaf = leaf_type(array.type)
     is_number = pat.is_integer(leaf) or pat.is_floating(leaf) or pat.is_decimal(leaf)
     if not (pat.is_temporal(leaf) or pat.is_binary(leaf) or (is_number and len(types) > 1)):
@@ -144,6 +144,22 @@ def _of_objects(column: pd.Series) -> pa.Array:
         exact = pa.duration("ns") if pat.is_duration(leaf) else pa.timestamp("ns", leaf.tz)
         return pa.Array.from_pandas(column, type=with_leaf(array.type, exact))
     return array
+
+
+def _with_nans(column: pd.Series, array: pa.Array) -> pa.Array:
+    """Return lists with their NaNs, which pyarrow takes for nulls that no list can hold here."""
+    leaves = array
+    while list_depth(leaves.type):
+        leaves = leaves.flatten()
+    is_float = pat.is_floating(leaves.type) or pat.is_null(leaves.type)
+    if leaves is array or not leaves.null_count or not is_float:
+        return array
+    lists = column.where(column.notna(), None).tolist()
+    try:
+        return pa.array(lists, None if pat.is_null(leaves.type) else array.type, from_pandas=False)
+    except (pa.ArrowException, TypeError, ValueError):
+        # They hold pandas' own signs of what is missing.
+        return array
 
 
 def _check_numbers(values: pd.Series, array: pa.Array) -> None:

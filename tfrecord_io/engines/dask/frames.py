@@ -2,8 +2,8 @@
 
 - *To pandas*: Arrow's own types (``dtype_backend="pyarrow"``), pandas' nullable ones, or NumPy's.
 - *To Arrow*: a NaN in a NumPy column is a missing value and becomes null, as
-  ``pyarrow.Table.from_pandas`` has it; in Arrow's and pandas' nullable columns NaN stays NaN. No
-  value is changed: what is no value of its column's type is refused.
+  ``pyarrow.Table.from_pandas`` has it; in lists, and in Arrow's and pandas' nullable columns, NaN
+  stays NaN. No value is changed: what is no value of its column's type is refused.
 - Columns of dtype object, and categoricals whose values Dask does not know yet, have no type until
   their values are looked at.
 """
