@@ -424,6 +424,13 @@ def test_workers_share_a_shard(data: str) -> None:
     assert sorted(itertools.chain(*shared)) == sorted(numbers(batches))
 
 
+@pytest.mark.parametrize(("index", "count"), [(2, 2), (-1, 2), (0, 0), (0.5, 2), (None, 1)])
+def test_workers_that_are_none(data: str, index: Any, count: Any) -> None:
+    batches = tfr.batches(data, batch_size=10)
+    with pytest.raises(tfr.OptionError, match="worker"):
+        batches.of_worker(index, count)
+
+
 @pytest.mark.parametrize("drop_remainder", [False, True])
 def test_each_worker_has_a_last_batch(data: str, drop_remainder: bool) -> None:
     batches = tfr.batches(data, batch_size=33, drop_remainder=drop_remainder)

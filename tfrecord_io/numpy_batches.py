@@ -102,6 +102,11 @@ class Batches:
         -------
         Batches
             At the same epoch.
+
+        Raises
+        ------
+        OptionError
+            There is no such worker.
         """
         mine = Batches(self._stream.of_worker(index, count), self._columns, self._framework)
         mine.set_epoch(self._epoch)

@@ -84,7 +84,14 @@ class RowStream:
         return whole + (1 if rest and not self.drop_remainder else 0)
 
     def of_worker(self, index: int, count: int) -> RowStream:
-        """Return the share of one of several workers in this stream."""
+        """Return the share of one of several workers in this stream.
+
+        Raises
+        ------
+        OptionError
+            There is no such worker.
+        """
+        index, count = _checked_shard("worker", (index, count))
         mine, shards = self.shard
         return replace(self, shard=(mine + shards * index, shards * count))
 
@@ -147,7 +154,7 @@ def plan_rows(
     if not isinstance(shuffle, Integral) or shuffle < 0:
         raise OptionError(f"shuffle is {shuffle!r}; it must be True, False or a number of rows")
     shuffled_rows = SHUFFLED_ROWS if shuffle is True else int(shuffle)
-    index, count = _checked_shard(shard)
+    index, count = (0, 1) if shard is None else _checked_shard("shard", shard)
     if seed is None:
         seed = int.from_bytes(os.urandom(6), "little")
     elif not isinstance(seed, Integral) or seed < 0:
@@ -177,16 +184,14 @@ def plan_rows(
     )
 
 
-def _checked_shard(shard: tuple[int, int] | None) -> tuple[int, int]:
-    if shard is None:
-        return 0, 1
+def _checked_shard(name: str, shard: tuple[int, int]) -> tuple[int, int]:
     is_pair = isinstance(shard, Sequence) and len(shard) == 2
     if not is_pair or not all(isinstance(number, Integral) for number in shard):
-        raise OptionError(f"shard is {shard!r}; it must be (index, count)")
+        raise OptionError(f"{name} is {shard!r}; it must be (index, count)")
     index, count = map(int, shard)
-    positive("the count of shard", count)
+    positive(f"the count of {name}", count)
     if not 0 <= index < count:
-        raise OptionError(f"shard is {shard!r}; the index must be from 0 to {count - 1}")
+        raise OptionError(f"{name} is {shard!r}; the index must be from 0 to {count - 1}")
     return index, count
 
 
