@@ -469,6 +469,18 @@ class TestValues:
         tfr.to_tfrecord(named, tmp_path / "left", write_index=False)
         assert tfr.read_table(tmp_path / "left").column_names == ["s"]
 
+    @pytest.mark.parametrize(
+        "index", [pd.to_datetime([1, 2]), pd.Index(["a", "b"], dtype="string"), pd.Index([0.5, 1])]
+    )
+    def test_an_index_that_is_lost_is_told(self, tmp_path, index):
+        frame = dd.from_pandas(pd.DataFrame({"x": [1, 2]}, index=index), npartitions=1)
+        with pytest.warns(tfr.TFRecordWarning, match="the index, which is .* write_index=True"):
+            tfr.to_tfrecord(frame, tmp_path / "left")
+        tfr.to_tfrecord(frame, tmp_path / "said", write_index=False)
+        assert tfr.read_table(tmp_path / "said").column_names == ["x"]
+        tfr.to_tfrecord(frame, tmp_path / "written", write_index=True, float64="cast")
+        assert tfr.read_table(tmp_path / "written")[0].to_pandas().tolist() == index.tolist()
+
     def test_index_of_several_levels(self, tmp_path):
         pandas = pd.DataFrame({"a": [1, 1, 2], "b": ["x", "y", "x"], "v": [1, 2, 3]})
         grouped = dd.from_pandas(pandas, npartitions=1).groupby(["a", "b"]).sum()

@@ -12,9 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pat
+from pandas.api.types import is_integer_dtype, is_object_dtype
 
 from tfrecord_io.engines.dask.frames import kind_of, known_type, seen_types
-from tfrecord_io.errors import InferenceError, OptionError
+from tfrecord_io.errors import InferenceError, OptionError, TFRecordWarning, warn
 from tfrecord_io.schema import leaf_type
 
 #: The name that Dask gives an index without one where it becomes a column.
@@ -32,10 +33,23 @@ def with_index(frame: Any, write_index: bool | None) -> Any:
         The frame.
     write_index : bool, optional
         Without it, an index that has a name, or several levels, is written.
+
+    Warns
+    -----
+    TFRecordWarning
+        An index without a name is left out though it does not just count rows.
     """
     names = list(frame._meta.index.names)
     if write_index is None:
         write_index = names != [None]
+        dtype = frame._meta.index.dtype
+        # Of dtype object is also an index of nothing, as in a meta that was written by hand.
+        if not (write_index or is_integer_dtype(dtype) or is_object_dtype(dtype)):
+            warn(
+                f"the index, which is {dtype}, has no name and is not written; say "
+                "write_index=True to write it, or write_index=False to have no warning",
+                TFRecordWarning,
+            )
     if not write_index:
         return frame
     # Levels without names are named as dd.to_parquet names them.

@@ -286,7 +286,7 @@ def to_tfrecord(
         `tfrecord_io.write.plan_write`.
     write_index : bool, optional
         Whether the index becomes a column in front, or one for each of its levels. By default it
-        does if it has a name or several levels.
+        does if it has a name or several levels; one of times or text without a name is warned of.
     schema : pyarrow.Schema, dict of str to pyarrow.DataType, or "infer"
         Types of all columns, or of some, to which values are converted that are the same there.
         Those of the others are what the frame's dtypes say; of dtype object, what the data have
@@ -332,6 +332,8 @@ def to_tfrecord(
     -----
     PrecisionWarning
         Once, with all columns whose values were narrowed to float32.
+    TFRecordWarning
+        An index of times or text has no name, and is left out.
 
     Notes
     -----
