@@ -50,6 +50,7 @@ from tfrecord_io.read_files import (
 )
 from tfrecord_io.read_schema import (
     check_nullable,
+    check_unchanged,
     chosen_columns,
     file_schema_of,
     full_schema,
@@ -202,6 +203,8 @@ def plan_scan(
     for manifest in listing.manifests:
         check_manifest(manifest, file_format, record_type)
     partitions = type_partitions(listing, schema, selection)
+    if selection.was_seen and schema is not None and record_type != "ByteArray":
+        check_unchanged(schema, partitions, listing)
     found = listing.found
     early = only_columns(parsed, partitions) if isinstance(parsed, list) else parsed
     if early is not None and fits(early, partitions):

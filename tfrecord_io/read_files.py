@@ -56,6 +56,9 @@ class Selection:
         values look like, and not of text.
     infers_instants : bool
         Whether inferred times are instants where there is a `time_zone`.
+    was_seen : bool
+        Whether a schema is what an earlier look found: columns that manifests have no more are an
+        error then, and no nulls.
     """
 
     keep: Callable[[Storage, FileInfo], bool] | None = None
@@ -67,6 +70,7 @@ class Selection:
     time_zone: str | None = None
     infers_types: bool = True
     infers_instants: bool = True
+    was_seen: bool = False
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.errors import (
     CorruptDataWarning,
+    DatasetChangedError,
     InferenceError,
     LayoutError,
     OptionError,
@@ -21,7 +22,14 @@ from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import no_column
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.read_files import FolderFiles, Listing
-from tfrecord_io.schema import holds_integers_of, is_nulls_of, leaf_type, normal_type, with_leaf
+from tfrecord_io.schema import (
+    holds_integers_of,
+    is_nulls_of,
+    leaf_type,
+    normal_type,
+    with_leaf,
+    without_bounds,
+)
 from tfrecord_io.tasks import Note, observing
 from tfrecord_io.work import Observed
 
@@ -35,6 +43,25 @@ def file_schema_of(listing: Listing, seen_in_files: Observation | pa.Schema) -> 
     seen = [feature for feature in seen_in_files.features if feature.name not in known.names]
     inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
     return pa.schema([*known, *inferred])
+
+
+def check_unchanged(schema: pa.Schema, partitions: pa.Schema, listing: Listing) -> None:
+    """Refuse columns that were there at an earlier look, and are not or are others now."""
+    manifests = [one.manifest for one in listing.found if one.manifest is not None]
+    if not manifests or len(manifests) < len(listing.found):
+        return
+    now = without_bounds(_joined_schema(manifests))
+    for field in without_bounds(schema):
+        if field.name in partitions.names:
+            continue
+        if field.name not in now.names or now.field(field.name).type != field.type:
+            is_now = f"{now.field(field.name).type} now" if field.name in now.names else "gone"
+            raise DatasetChangedError(
+                f"the data set was replaced since its columns were looked for: {field.name!r} was "
+                f"{field.type} and is {is_now}; read the data set again",
+                path=listing.locations[0],
+                feature=field.name,
+            )
 
 
 def rounded_columns(found: list[FolderFiles], schema: pa.Schema) -> frozenset[str]:

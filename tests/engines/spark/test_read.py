@@ -783,6 +783,32 @@ def test_files_that_went(spark, wild):
         lenient.count()
 
 
+@pytest.mark.parametrize(
+    ("replacement", "what"),
+    [
+        ("2 AS z", "'at' was timestamp.* and is gone"),
+        ("2L AS at, 'b' AS x", "'at' was timestamp.* and is int64 now"),
+        ("timestamp'2026-01-03' AS at, 2L AS x", "'x' was string and is int64 now"),
+    ],
+)
+def test_a_data_set_that_is_replaced_after_it_was_loaded(spark, tmp_path, replacement, what):
+    """Columns that went are no columns of nulls, and integers are no times."""
+    path = str(tmp_path / "d")
+    spark.sql("SELECT timestamp'2026-01-02' AS at, 'a' AS x").write.format("tfrecord").save(path)
+    loaded = load(spark, path)
+    spark.sql(f"SELECT {replacement}").write.format("tfrecord").mode("overwrite").save(path)
+    with pytest.raises(PySparkException, match=what):
+        loaded.collect()
+
+
+def test_rows_that_come_after_a_data_set_was_loaded(spark, tmp_path):
+    path = str(tmp_path / "d")
+    spark.sql("SELECT 1 AS n, 'a' AS x").write.format("tfrecord").save(path)
+    loaded = load(spark, path, pathColumn="file").select("n", "x")
+    spark.sql("SELECT 2 AS n, 'b' AS x").write.format("tfrecord").mode("append").save(path)
+    assert rows(loaded) == [(1, "a"), (2, "b")]
+
+
 # --- filters and tasks ----------------------------------------------------------------------------
 
 

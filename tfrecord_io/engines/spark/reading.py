@@ -50,8 +50,9 @@ def plan(
     columns: tuple[str, ...] | None = None,
     filters: Any = None,
     schema_only: bool = False,
+    was_seen: bool = False,
 ) -> ScanPlan:
-    """Plan a read; see `tfrecord_io.read.plan_scan`.
+    """Plan a read; see `tfrecord_io.read.plan_scan`, and its `Selection` for `was_seen`.
 
     Of the columns of a `schema` those for paths and for damaged bytes are not looked for in the
     records.
@@ -64,7 +65,7 @@ def plan(
             schema = pa.schema([field for field in schema if field.name != corrupt_column])
         else:
             corrupt_column = None
-    selection = _selection(options)
+    selection = replace(_selection(options), was_seen=was_seen)
     sample = None
     if schema is None and options.sampling_ratio is not None:
         files = plan_files(options.paths, storage_options=options.storage, selection=selection)
@@ -173,6 +174,7 @@ class Rows:
             schema=self._stored if self._stored is not None else self.target,
             columns=tuple(self.target.names),
             filters=filters,
+            was_seen=self._stored is not None,
         )
 
     def read(self, scan: ScanPlan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
