@@ -213,6 +213,24 @@ def test_a_users_schema(spark, events):
     assert typed.where("n = '3'").select("day").distinct().collect()[0][0] == dt.date(2026, 1, 2)
 
 
+def test_columns_of_a_users_schema(spark, events):
+    """Only those that are asked for are read, in this order, as `read_table` has them."""
+    schema = "name string, id int, day date"
+
+    def read(**options):
+        reader = spark.read.format("tfrecord").schema(schema)
+        return reader.options(**options).load(str(events))
+
+    frame = read(columns="day,id")
+    assert frame.dtypes == [("day", "date"), ("id", "int")]
+    assert sorted(row.id for row in frame.collect()) == list(range(12))
+    assert read(columns="id", pathColumn="f").columns == ["id", "f"]
+    functional = tfr_spark.read_tfrecord(spark, str(events), schema=schema, columns=["id"])
+    assert functional.columns == ["id"]
+    with pytest.raises(AnalysisException, match="'other' is not in the data set"):
+        read(columns="other")
+
+
 @pytest.mark.parametrize(
     "schema",
     ["n string, id long, day date", "id long, N long, DAY string", "DAY date, id long", "id long"],

@@ -138,15 +138,18 @@ def _described(asked: ReadOptions, given: str) -> str:
                 [StructField(one.name, one.dataType, True, one.metadata) for one in struct]
             )
             readable = arrow_schema(struct)
-        plan = reading.plan(asked, schema=readable)
-        # As in Spark's own sources: partition columns come last, named by the schema or not. The
-        # path's comes behind them, as without a schema.
-        last = [*plan.partition_schema.names, asked.path_column]
-        rest = pa.schema([f for f in plan.schema if f.name in last or f.name not in struct.names])
+        plan = reading.plan(asked, schema=readable, columns=asked.columns)
+        names = plan.schema.names
+        if asked.columns is None:
+            # As in Spark's own sources: partition columns come last, named by the schema or not.
+            # The path's comes behind them, as without a schema.
+            last = [*plan.partition_schema.names, asked.path_column]
+            own = [name for name in struct.names if name not in last]
+            names = [*own, *(name for name in names if name not in own)]
         struct = StructType(
             [
-                *(field for field in struct if field.name not in last),
-                *(struct[f.name] if f.name in struct.names else f for f in spark_schema(rest)),
+                struct[name] if name in struct.names else spark_schema(plan.schema)[name]
+                for name in names
             ]
         )
     return json.dumps({"columns": struct.jsonValue(), "stored": stored})
