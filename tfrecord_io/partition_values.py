@@ -28,9 +28,9 @@ _JAVA_DOUBLE = re.compile(
 )
 _BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+#: Spark's pattern, which has room for one digit of a second's fraction: text with more stays text.
 _TIMESTAMP = re.compile(
-    r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2}) (?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2})"
-    r"(?:\.(?P<fraction>[0-9]{1,9}))?"
+    r"(?P<time>[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9])?"
 )
 #: Spark's DecimalType ends here.
 _MAX_PRECISION = 38
@@ -222,8 +222,8 @@ def _infer_time(text: str) -> pa.DataType | None:
     match = _TIMESTAMP.fullmatch(text)
     try:
         if match:
-            datetime.fromisoformat(f"{match['day']} {match['time']}")
-            return pa.timestamp("ns" if len(match["fraction"] or "") > 6 else "us")
+            datetime.fromisoformat(match["time"])
+            return pa.timestamp("us")
         if _DATE.fullmatch(text):
             date.fromisoformat(text)
             return pa.date32()
@@ -244,7 +244,7 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType:
     if {a, b} == {pa.int32(), pa.float64()}:
         return pa.float64()
     if (pat.is_timestamp(a) or pat.is_date(a)) and (pat.is_timestamp(b) or pat.is_date(b)):
-        return pa.timestamp("ns" if pa.timestamp("ns") in (a, b) else "us")
+        return pa.timestamp("us")
     return pa.string()
 
 

@@ -434,6 +434,21 @@ def test_partition_types_are_inferred_as_the_session_says(spark, tmp_path):
             spark.conf.unset(name)
 
 
+def test_partition_types_of_times_are_those_of_sparks_own_sources(classic, tmp_path):
+    """Text with more digits of a second's fraction than one is text."""
+    times = ["2026-01-02 03:04:05", "2026-01-02 03:04:05.6", "2026-01-02 03:04:05.60"]
+    for time in [*times, "2026-01-02 03:04:05.123456789", "2026-01-02 03:04"]:
+        folder = tmp_path / "folders" / f"at={time.replace(':', '%3A')}"
+        folder.mkdir(parents=True)
+        (folder / "part").write_bytes(b"")
+        ours, theirs = (
+            classic.read.format(name).schema("n long").load(str(tmp_path / "folders")).dtypes
+            for name in ("tfrecord", "csv")
+        )
+        assert ours == theirs
+        shutil.rmtree(folder)
+
+
 def test_path_column(spark, wild):
     frame = load(spark, wild, pathColumn="file")
     assert frame.columns[-1] == "file"
