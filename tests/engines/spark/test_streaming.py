@@ -137,6 +137,25 @@ def test_partitions_both_ways(spark, tmp_path):
     assert tfr.read_table(tmp_path / "out")["word"].to_pylist() == ["a", "c"]
 
 
+def test_batches_by_a_function(spark, tmp_path):
+    """With Connect it runs on the server, in a process in which nothing is registered."""
+    add(tmp_path / "in", [1, 2, 3])
+    out = str(tmp_path / "out")
+
+    def write(frame, number):
+        from tfrecord_io.engines import spark as tfr_spark
+
+        tfr_spark.register(frame.sparkSession)
+        frame = frame.selectExpr("id", "id % 2 AS odd")
+        frame.write.format("tfrecord").partitionBy("odd").mode("overwrite").save(out)
+
+    writer = source(spark, tmp_path / "in").writeStream.foreachBatch(write)
+    writer = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True)
+    writer.start().awaitTermination()
+    assert ids(tmp_path / "out") == [1, 2, 3]
+    assert [path.name for path in sorted(tmp_path.glob("out/odd=*"))] == ["odd=0", "odd=1"]
+
+
 def test_a_schema_is_given_or_asked_for(spark, tmp_path):
     add(tmp_path / "in", [1])
     reader = spark.readStream.format("tfrecord")
