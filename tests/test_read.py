@@ -28,6 +28,7 @@ from tfrecord_io.formats.exact import leaves
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import Limits
 from tfrecord_io.read import plan_scan
+from tfrecord_io.read_files import Selection
 from tfrecord_io.tasks import read_task
 from tfrecord_io.write import write_table
 
@@ -326,6 +327,20 @@ class TestPartitions:
         assert [str(p) for p in table["p"].to_pylist()] == ["1", "1", "2", "2"]
         plan = plan_scan(tmp_path, schema=schema)
         assert pickle.loads(pickle.dumps(plan)) == plan
+
+    def test_times_that_python_does_not_have(self, tmp_path):
+        """In UTC they are outside the years 1 to 9999."""
+        for time in ("9999-12-31 23%3A59%3A59", "2026-01-02 03%3A04%3A05"):
+            write(tmp_path / f"at={time}" / "a", {"n": 1})
+        plan = plan_scan(tmp_path, selection=Selection(time_zone="America/New_York"))
+        assert plan.schema.field("at").type == pa.timestamp("us", "UTC")
+        assert pickle.loads(pickle.dumps(plan)) == plan
+        found = pa.Table.from_batches(
+            batch
+            for task in plan.tasks
+            for batch in read_task(pickle.loads(pickle.dumps(plan)), task)
+        )
+        assert found["at"].cast(pa.int64()).to_pylist() == [1767341045000000, 253402318799000000]
 
     def test_a_schema_without_the_partition_columns(self, tmp_path):
         write(tmp_path / "p=1" / "a", {"n": 1})

@@ -295,6 +295,23 @@ class ScanFile(NamedTuple):
     rows: int | None = None
     marks: tuple[tuple[int, int], ...] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            for one in self.partition:
+                if isinstance(one, pa.TimestampScalar):
+                    one.as_py()
+        except OverflowError:
+            # pyarrow pickles a time as Python's, of the years 1 to 9999 alone; an array as it is.
+            held = [pa.repeat(one, 1) for one in self.partition]
+            return _with_partition, (self[:5], held, self[6:])
+        return ScanFile, tuple(self)
+
+
+def _with_partition(
+    before: tuple[Any, ...], held: list[pa.Array], after: tuple[Any, ...]
+) -> ScanFile:
+    return ScanFile._make((*before, tuple(one[0] for one in held), *after))
+
 
 class ScanTask(NamedTuple):
     """The run of records of one file that one task reads.
