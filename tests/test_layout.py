@@ -281,6 +281,24 @@ def test_values_of_a_given_type(
 
 
 @pytest.mark.parametrize(
+    ("zone", "text", "expected"),
+    [
+        ("America/New_York", "2026-03-08 02:30:00", "2026-03-08 07:30:00"),
+        ("America/New_York", "2026-03-08 03:00:00", "2026-03-08 07:00:00"),
+        ("America/New_York", "2026-11-01 01:30:00", "2026-11-01 05:30:00"),
+        ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 22:00:00"),
+        ("+05:30", "2026-01-02 00:00:00", "2026-01-01 18:30:00"),
+    ],
+)
+def test_times_that_clocks_left_out_and_went_through_twice(
+    zone: str, text: str, expected: str
+) -> None:
+    """As java.time tells them, and so Spark."""
+    found = layout.cast_partition_values("p", [text], pa.timestamp("us", "UTC"), zone)
+    assert str(found[0].cast(pa.timestamp("us"))) == expected
+
+
+@pytest.mark.parametrize(
     ("type_", "text"),
     [
         (pa.int8(), "300"),

@@ -270,7 +270,7 @@ def cast_partition_values(
         From a user's schema, a manifest or `infer_partition_types`.
     time_zone : str
         The zone in which texts tell the values of a timestamp with a zone. A time that its clocks
-        went through twice is the earlier one; one that they left out is when they did.
+        went through twice is the earlier one; one that they left out is as much later as they did.
 
     Raises
     ------
@@ -361,11 +361,14 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
             return stamps.cast(pa.int64()).cast(t)
         try:
             zoned = pc.assume_timezone(
-                stamps, time_zone, ambiguous="earliest", nonexistent="latest"
+                stamps, time_zone, ambiguous="earliest", nonexistent="earliest"
             )
         except pa.ArrowInvalid:
             raise no_time_zone(time_zone) from None
-        return zoned.cast(t)
+        # As Java tells times that clocks left out: by the offset that they had before.
+        utc = zoned.cast(pa.int64())
+        offsets = pc.subtract(pc.local_timestamp(zoned).cast(pa.int64()), utc)
+        return pc.subtract(stamps.cast(pa.int64()), offsets).cast(t)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 
 

@@ -275,6 +275,26 @@ def folders_tell_times(spark, tmp_path):
         assert told("tfrecord", f"id long, at {kind}") == told("parquet", f"id long, at {kind}")
 
 
+def test_folders_tell_times_that_clocks_left_out_or_python_has_not(classic, tmp_path):
+    """By Spark's own sources; in UTC the last is in the year 10000."""
+    for name, row in (("csv", b"1\n"), ("tfrecord", examples({"n": 1}))):
+        for time in ("2026-03-08 02%3A30%3A00", "9999-12-31 23%3A59%3A59"):
+            folder = tmp_path / name / f"at={time}"
+            folder.mkdir(parents=True)
+            (folder / "part").write_bytes(row)
+
+    def told(name):
+        frame = classic.read.format(name).schema("n int").load(str(tmp_path / name))
+        return rows(frame.selectExpr("string(at)"))
+
+    zone = classic.conf.get("spark.sql.session.timeZone")
+    classic.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        assert told("tfrecord") == told("csv")
+    finally:
+        classic.conf.set("spark.sql.session.timeZone", zone)
+
+
 def test_folders_that_are_no_partitions(spark, tmp_path):
     """By Spark's own sources, files below them are read if recursiveFileLookup says so."""
     for name in ("parquet", "tfrecord"):
