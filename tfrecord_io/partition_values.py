@@ -367,8 +367,8 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
             raise no_time_zone(time_zone) from None
         # As Java tells times that clocks left out: by the offset that they had before.
         utc = zoned.cast(pa.int64())
-        offsets = pc.subtract(pc.local_timestamp(zoned).cast(pa.int64()), utc)
-        return pc.subtract(stamps.cast(pa.int64()), offsets).cast(t)
+        offsets = pc.subtract_checked(pc.local_timestamp(zoned).cast(pa.int64()), utc)
+        return pc.subtract_checked(stamps.cast(pa.int64()), offsets).cast(t)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 
 
