@@ -29,7 +29,7 @@ CHUNKS = 8
 CHUNK = 300
 
 #: Each showed a defect once; those below `CHUNKS` * `CHUNK` are run anyway.
-SEEDS_THAT_FAILED = [4519, 10596, 11687, 7700482, 7716822]
+SEEDS_THAT_FAILED = [4519, 10596, 11687, 7700482, 7716822, 7729993]
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -227,9 +227,17 @@ class Staging:
         are listed before jobs: a job whose upload is seen is seen as well, unless it ended.
         """
         found = self.part_uploads()
-        if found and self.job_ids():
+        if found and self._has_jobs():
             return []
         return [upload for upload in found if not self.is_of_a_file(upload)]
+
+    def _has_jobs(self) -> bool:
+        try:
+            tree = self.storage.tree(self.folder)
+        except FileNotFoundError:
+            return False
+        # Not every file counts: an attempt that nobody waits for may leave some where its job was.
+        return any("/" not in path for path in tree.folders)
 
     def is_of_a_file(self, upload: Upload) -> bool:
         """Return whether a conversion to one file of that name has its hidden folder beside it."""
