@@ -314,17 +314,19 @@ class HdfsStorage:
             self._call(lambda: self._client.delete(path, False), path)
 
     def release(self, path: str, scratch: str) -> None:  # noqa: D102
-        # Moved to where it was moved before, nothing is.
         target = f"{scratch}/{path.rpartition('/')[2]}"
-        for _ in range(2):
-            with contextlib.suppress(FileExistsError):
-                try:
-                    self._call(lambda: self._client.rename(path, target, False), path)
-                except FileNotFoundError:
-                    # Either of the two is gone.
-                    self.make_folder(scratch)
-                    continue
-            return
+
+        def move() -> None:
+            self._call(lambda: self._client.rename(path, target, False), path)
+
+        # What was moved before is there, and nothing takes its place.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            try:
+                move()
+            except FileNotFoundError:
+                # The file, or the folder it is to go to.
+                self.make_folder(scratch)
+                move()
 
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
         with ThreadPoolExecutor(self.concurrency) as pool:
