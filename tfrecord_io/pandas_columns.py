@@ -148,9 +148,7 @@ def _of_objects(column: pd.Series) -> pa.Array:
 
 def _with_nans(column: pd.Series, array: pa.Array) -> pa.Array:
     """Return lists with their NaNs, which pyarrow takes for nulls that no list can hold here."""
-    leaves = array
-    while list_depth(leaves.type):
-        leaves = leaves.flatten()
+    leaves = _leaves(array)
     is_float = pat.is_floating(leaves.type) or pat.is_null(leaves.type)
     if leaves is array or not leaves.null_count or not is_float:
         return array
@@ -162,11 +160,15 @@ def _with_nans(column: pd.Series, array: pa.Array) -> pa.Array:
         return array
 
 
-def _check_numbers(values: pd.Series, array: pa.Array) -> None:
-    """Raise `ValueError` for a number that another type of number cut."""
+def _leaves(array: pa.Array) -> pa.Array:
     while list_depth(array.type):
         array = array.flatten()
-    found = [number for number in array.drop_null().to_pylist() if number == number]
+    return array
+
+
+def _check_numbers(values: pd.Series, array: pa.Array) -> None:
+    """Raise `ValueError` for a number that another type of number cut."""
+    found = [number for number in _leaves(array).drop_null().to_pylist() if number == number]
     for value, number in zip(values, found, strict=True):
         if (value.item() if isinstance(value, np.generic) else value) != number:
             raise ValueError(f"{value!r} would become {number!r}")
