@@ -34,8 +34,6 @@ from tfrecord_io.cast_leaves import (
     as_numpy,
     faults_at,
     int_range,
-    is_bytes,
-    is_of_text,
     leaf_from_wire,
     leaf_to_wire,
     null_faults,
@@ -44,6 +42,7 @@ from tfrecord_io.errors import EncodeError, SchemaMismatchError
 from tfrecord_io.options import Float64Mode
 from tfrecord_io.schema import (
     is_any_list,
+    is_text,
     leaf_type,
     normal_type,
     storage_type,
@@ -309,9 +308,9 @@ def _decoded(
     source: pa.DataType, target: pa.DataType, float64: Float64Mode, null_text: str, inner: bool
 ) -> _Step:
     value_type = source.value_type
-    if is_bytes(value_type):
+    if is_text(value_type) or pat.is_binary(value_type) or pat.is_binary_view(value_type):
         # Repeated values may need more than the 2 GiB of a binary array.
-        value_type = pa.large_string() if is_of_text(value_type) else pa.large_binary()
+        value_type = pa.large_string() if is_text(value_type) else pa.large_binary()
     step = _writing_step(value_type, target, float64, null_text, inner)
 
     def run(array: pa.Array) -> tuple[pa.Array, Faults]:

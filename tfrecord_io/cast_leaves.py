@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.options import Float64Mode
+from tfrecord_io.schema import is_text
 
 #: By a unit of time.
 UNITS_OF_A_DAY = {unit: 86_400 * 10**n for unit, n in (("s", 0), ("ms", 3), ("us", 6), ("ns", 9))}
@@ -93,16 +94,6 @@ def _plain(target: pa.DataType) -> _LeafCast:
     return lambda array: (array.cast(target), [])
 
 
-def is_of_text(t: pa.DataType) -> bool:
-    """Return whether a type's values are texts."""
-    return bool(pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t))
-
-
-def is_bytes(t: pa.DataType) -> bool:
-    """Return whether a type's values are texts, or bytes of any length."""
-    return is_of_text(t) or bool(pat.is_binary(t) or pat.is_binary_view(t))
-
-
 _SAME_LAYOUTS = {(pa.string(), pa.binary()), (pa.large_string(), pa.large_binary())}
 
 
@@ -120,7 +111,7 @@ def leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode)
         return _plain(pa.float32())
     if pat.is_temporal(source):
         return functools.partial(_temporal_to_int64, text=_not_that_time(source))
-    if is_of_text(source):
+    if is_text(source):
         return functools.partial(_text_to_bytes, target=target)
     return _plain(target)
 
@@ -344,8 +335,13 @@ def _float32_to_decimal(array: pa.Array, *, target: pa.DataType) -> tuple[pa.Arr
 def _ends_of(t: pa.DataType) -> pa.Array:
     """Return the first and the last value of a decimal type, of which pyarrow makes not all."""
     last = 10**t.precision - 1
-    data = b"".join(end.to_bytes(t.byte_width, sys.byteorder, signed=True) for end in (-last, last))
-    return pa.Array.from_buffers(t, 2, [None, pa.py_buffer(data)])
+    return decimals((-last, last), t)
+
+
+def decimals(units: Collection[int], t: pa.DataType) -> pa.Array:
+    """Return decimals of a type, each told in units of its last digit."""
+    data = b"".join(unit.to_bytes(t.byte_width, sys.byteorder, signed=True) for unit in units)
+    return pa.Array.from_buffers(t, len(units), [None, pa.py_buffer(data)])
 
 
 def _are_decimals_of(decimals: pa.Array, floats: pa.Array) -> NumPy:

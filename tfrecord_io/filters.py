@@ -14,7 +14,6 @@ import datetime
 import itertools
 import math
 import numbers
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +27,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.arrow_views import without_any_views
+from tfrecord_io.cast_leaves import decimals
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
 from tfrecord_io.schema import schema_without_views
@@ -219,13 +219,13 @@ def _compared_decimals(
     if operator not in ("in", "not in"):
         if not _is_number(value):
             return compare(column, value)
-        found = _as_decimal(value, t)
-        return _beside(column, operator, value, t) if found is None else compare(column, found)
-    decimals = {one: _as_decimal(one, t) for one in value}
-    if any(one is not None and not _is_number(one) for one in decimals):
+        one = _as_decimal(value, t)
+        return _beside(column, operator, value, t) if one is None else compare(column, one)
+    found = {one: _as_decimal(one, t) for one in value}
+    if any(one is not None and not _is_number(one) for one in found):
         return compare(column, value)
     # No row has what the type does not have.
-    known = [one for value, one in decimals.items() if value is None or one is not None]
+    known = [one for value, one in found.items() if value is None or one is not None]
     return compare(column, known)
 
 
@@ -240,7 +240,7 @@ def _beside(column: pc.Expression, operator: str, value: Any, t: pa.DataType) ->
     below = min(math.floor(_units(number, t)), 10**t.precision - 1)
     if below <= -(10**t.precision):
         return pc.scalar(False) if operator in ("<", "<=") else column.is_valid()
-    last = _decimal(below, t)
+    last = decimals([below], t)[0]
     return column <= last if operator in ("<", "<=") else column > last
 
 
@@ -257,7 +257,7 @@ def _as_decimal(value: Any, t: pa.DataType) -> pa.Scalar | None:
         if number.is_finite():
             units = _units(number, t)
             if units.denominator == 1 and abs(units) < 10**t.precision:
-                return _decimal(int(units), t)
+                return decimals([int(units)], t)[0]
     return None
 
 
@@ -269,11 +269,6 @@ def _units(number: Decimal, t: pa.DataType) -> Fraction:
         far = -_MOST_DIGITS if number.adjusted() < 0 else _MOST_DIGITS
         number = Decimal((int(number.is_signed()), (1,), far))
     return Fraction(number) * Fraction(f"1e{t.scale}")
-
-
-def _decimal(units: int, t: pa.DataType) -> pa.Scalar:
-    data = pa.py_buffer(units.to_bytes(t.byte_width, sys.byteorder, signed=True))
-    return pa.Array.from_buffers(t, 1, [None, data])[0]
 
 
 #: Decimals of Arrow have fewer, on either side of the point.

@@ -250,6 +250,21 @@ def _check_byte_array(schema: pa.Schema) -> None:
         )
 
 
+def is_text(t: pa.DataType) -> bool:
+    """Return whether a type's values are texts."""
+    return bool(pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t))
+
+
+def is_bytes(t: pa.DataType) -> bool:
+    """Return whether a type's values are bytes, of any or of one length."""
+    return bool(
+        pat.is_binary(t)
+        or pat.is_large_binary(t)
+        or pat.is_binary_view(t)
+        or pat.is_fixed_size_binary(t)
+    )
+
+
 def schema_without_views(schema: pa.Schema) -> pa.Schema:
     """Return a schema with plain types for views, with which Arrow compares nothing (26.0.1)."""
     return pa.schema([field.with_type(_without_views(field.type)) for field in schema])

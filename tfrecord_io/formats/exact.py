@@ -22,7 +22,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.arrow_views import without_any_views, without_dictionary_views
 from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
-from tfrecord_io.schema import is_any_list, leaf_type, storage_type, with_leaf
+from tfrecord_io.schema import is_any_list, is_bytes, is_text, leaf_type, storage_type, with_leaf
 
 #: Up to here every integer is a float64.
 INTEGERS_END = 2**53
@@ -58,8 +58,8 @@ def exact_cast(array: pa.Array, t: pa.DataType) -> pa.Array:
         return pa.nulls(len(array), t)
     source, target = leaf_type(array.type), leaf_type(t)
     is_plain = pat.is_string(source) or pat.is_large_string(source)
-    if (_is_text(source) or _is_bytes(source)) and not (
-        is_plain or _is_text(target) or _is_bytes(target)
+    if (is_text(source) or is_bytes(source)) and not (
+        is_plain or is_text(target) or is_bytes(target)
     ):
         # What is read from bytes is their text, and of texts in views nothing can be asked.
         return exact_cast(array.cast(with_leaf(array.type, pa.large_string())), t)
@@ -125,18 +125,18 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
         if pat.is_integer(source):
             # Of others pyarrow knows which integers they hold.
             return _same_numbers if pat.is_float16(target) else None
-        return _same_as_text if _is_text(source) else None
+        return _same_as_text if is_text(source) else None
     if pat.is_floating(source) and pat.is_decimal(target):
         return _same_digits
-    if pat.is_decimal(target) and (_is_text(source) or pat.is_decimal(source)):
+    if pat.is_decimal(target) and (is_text(source) or pat.is_decimal(source)):
         return _same_sizes
     if pat.is_integer(target):
-        if _is_text(source):
+        if is_text(source):
             return _same_signs if pat.is_signed_integer(target) else None
         if pat.is_decimal(source):
             return _same_sizes
     if pat.is_date(source) or pat.is_timestamp(source):
-        if _is_text(target):
+        if is_text(target):
             return _same_times
         if pat.is_date(target) or pat.is_timestamp(target):
             if _has_zone(source) is not _has_zone(target):
@@ -155,18 +155,9 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
 
 
 def _loses_unit(source: pa.DataType, target: pa.DataType) -> bool:
-    if pat.is_duration(source) and _is_text(target):
+    if pat.is_duration(source) and is_text(target):
         return True
     return bool(pat.is_temporal(source) and pat.is_integer(target))
-
-
-def _is_text(t: pa.DataType) -> bool:
-    return bool(pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t))
-
-
-def _is_bytes(t: pa.DataType) -> bool:
-    is_of_any_size = pat.is_binary(t) or pat.is_large_binary(t) or pat.is_binary_view(t)
-    return bool(is_of_any_size or pat.is_fixed_size_binary(t))
 
 
 def _has_zone(t: pa.DataType) -> bool:
@@ -218,14 +209,14 @@ def _same_as_text(before: pa.Array, after: pa.Array) -> pa.Array:
 def _same_sizes(before: pa.Array, after: pa.Array) -> pa.Array:
     """Find decimals that overflowed: what 2**n is taken from so often is never near."""
     numbers = before
-    if _is_text(before.type):
+    if is_text(before.type):
         # Floats are not read behind a plus.
         numbers = pc.replace_substring_regex(before, r"^\s*\+", "")
     a, b = numbers.cast(pa.float64()), after.cast(pa.float64(), safe=False)
     near = pc.less_equal(pc.abs(pc.subtract(a, b)), pc.multiply(pc.abs(a), 1e-3))
     kept = pc.and_(pc.is_finite(a), near)
     is_zero = pc.equal(b, 0.0)
-    if _is_text(before.type) and pc.any(is_zero, min_count=0).as_py():
+    if is_text(before.type) and pc.any(is_zero, min_count=0).as_py():
         is_lost = pc.and_(is_zero, pc.match_substring_regex(before, _NONZERO))
         kept = pc.and_(kept, pc.invert(is_lost))
     return kept

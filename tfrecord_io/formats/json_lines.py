@@ -35,7 +35,7 @@ from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, Unsupporte
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of, shortened
 from tfrecord_io.formats.exact import INTEGERS_END, leaves
 from tfrecord_io.formats.json_text import MOST_LINE_BYTES, MOST_SCALE, JsonText, refuse_changed
-from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
+from tfrecord_io.schema import is_any_list, is_bytes, leaf_type, with_leaf
 
 #: pyarrow reads so much at a time, in which a line has room.
 _BLOCK_BYTES = MOST_LINE_BYTES
@@ -181,15 +181,6 @@ def _may_change(array: pa.Array, text: JsonText) -> bool:
     return bool(pc.any(found, min_count=0).as_py())
 
 
-def _is_bytes(t: pa.DataType) -> bool:
-    return bool(
-        pat.is_binary(t)
-        or pat.is_large_binary(t)
-        or pat.is_fixed_size_binary(t)
-        or pat.is_binary_view(t)
-    )
-
-
 def _parsed_type(t: pa.DataType) -> pa.DataType:
     """Return the type to parse as, from which decoding and casting lead to the one asked for."""
     if pat.is_dictionary(t):
@@ -203,7 +194,7 @@ def _parsed_type(t: pa.DataType) -> pa.DataType:
         return pa.decimal256(76, t.scale)
     if pat.is_duration(t):
         return pa.int64()
-    if pat.is_temporal(t) or pat.is_string_view(t) or _is_bytes(t):
+    if pat.is_temporal(t) or pat.is_string_view(t) or is_bytes(t):
         # Of times pyarrow's parser drops the zone, or takes that of the type for granted.
         return pa.string()
     return t
@@ -261,14 +252,14 @@ def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int)
         if pat.is_float16(leaf) or pat.is_float32(leaf):
             # A double's nearest float is not always that of the digits it was read from.
             array = _mapped(array, _digits_of)
-        elif _is_bytes(leaf) or pat.is_time(leaf):
-            parse = _bytes_of if _is_bytes(leaf) else functools.partial(_times_of, t=leaf)
+        elif is_bytes(leaf) or pat.is_time(leaf):
+            parse = _bytes_of if is_bytes(leaf) else functools.partial(_times_of, t=leaf)
             try:
                 array = _mapped(array, parse)
             except (binascii.Error, pa.ArrowInvalid) as error:
                 raise SchemaMismatchError(
                     f"column {field.name!r} is asked for as {field.type}, and a text in it is not "
-                    f"{'Base64' if _is_bytes(leaf) else 'a time'}: {error}; read it as a string",
+                    f"{'Base64' if is_bytes(leaf) else 'a time'}: {error}; read it as a string",
                     path=url,
                     feature=field.name,
                     row=row_of(functools.partial(_is_bad, parse=parse), array, first_row),
@@ -359,7 +350,7 @@ def _leaf_or_list(array: pa.Array) -> list[str | None]:
         return [None if x is None else _number(x) for x in array.cast(pa.string()).to_pylist()]
     if pat.is_decimal(t):
         return [None if x is None else f"{x:f}" for x in array.to_pylist()]
-    if _is_bytes(t):
+    if is_bytes(t):
         return [
             None if x is None else f'"{base64.b64encode(x).decode()}"' for x in array.to_pylist()
         ]
