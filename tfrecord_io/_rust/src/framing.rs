@@ -5,6 +5,7 @@
 
 use crate::crc::{PartCrcs, masked_crc, masked_crc_of_length};
 use crate::error::{Fault, FaultKind, Place, Result};
+use crate::fetch::fetch_ahead;
 
 /// Bytes before a payload.
 pub const HEADER: usize = 12;
@@ -99,8 +100,9 @@ impl Cursor {
     /// Hold the payload of the frame at `pos` to its CRC.
     #[inline]
     fn check_payload(&self, data: &[u8], pos: usize, length: usize) -> Result<()> {
-        let end = pos + HEADER + length;
-        if masked_crc(&data[pos + HEADER..end]) != u32_at(data, end) {
+        let (start, end) = (pos + HEADER, pos + HEADER + length);
+        fetch_ahead(data, start..end);
+        if masked_crc(&data[start..end]) != u32_at(data, end) {
             return Err(self.fault(
                 FaultKind::Checksum,
                 "the CRC of the record's payload does not fit: its bytes are damaged",

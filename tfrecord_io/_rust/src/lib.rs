@@ -18,6 +18,7 @@ mod decode;
 mod encode;
 mod error;
 mod features;
+mod fetch;
 mod framing;
 mod infer;
 mod leaf;

@@ -3,6 +3,7 @@
 use fearless_simd::Simd;
 
 use crate::bytes::SHORT;
+use crate::fetch::fetch_ahead;
 use crate::template::Template;
 use crate::wire::spread;
 
@@ -48,6 +49,7 @@ impl Pen<'_> {
         {
             self.chunk(chunk, count);
         } else {
+            fetch_ahead(source, from..to);
             self.out[self.pos..][..count].copy_from_slice(&source[from..to]);
             self.pos += count;
         }

@@ -1,0 +1,26 @@
+//! Bytes that memory is asked for before they are read.
+//!
+//! A processor sees by itself that bytes are read one behind the other, within long pieces and
+//! across short ones. Pieces of some KiB, each with a loop of its own, can hide it: on a Zen 5 their
+//! CRCs took 2.5 times as long as with this, and copies of them twice as long.
+
+use std::ops::Range;
+
+use prefetch_index::prefetch_index;
+
+/// The lengths of pieces that gain by it.
+const LENGTHS: Range<usize> = 512..8192;
+/// How far ahead: what memory needs at full speed, and little enough to stay in the first cache.
+const AHEAD: usize = 6 * 1024;
+/// What memory gives at a time.
+const LINE: usize = 64;
+
+/// Ask for as many bytes as `data[piece]` has, ahead of it, as far as there are any.
+#[inline(always)]
+pub fn fetch_ahead(data: &[u8], piece: Range<usize>) {
+    if LENGTHS.contains(&piece.len()) {
+        for at in piece.step_by(LINE) {
+            prefetch_index(data, at + AHEAD);
+        }
+    }
+}
