@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.histories import Read, Write, explain
-from tests.support.simulator import Tally, WrongError, run_seed
+from tests.support.simulator import LEFT_EMPTY, Tally, WrongError, run_seed
 from tfrecord_io import commit, publish
 from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.listing import check_not_committing
@@ -41,6 +41,7 @@ def test_schedules(chunk: int) -> None:
     # Who refuses everything is safe, too.
     assert done > CHUNK
     assert tally.outcomes["read"] > CHUNK
+    assert tally.outcomes.get(LEFT_EMPTY, 0) <= 1
 
 
 @pytest.mark.parametrize("seed", SEEDS_THAT_FAILED)

@@ -20,8 +20,8 @@ Invariants
   same job at once.
 - A job folder without the turn is nobody's data: it may be removed once its process is gone.
 - A job's name also says how many folders were made for it, down to the target, so that they go with
-  it. Only a process that dies, or loses the store, between making the target and removing it again
-  may leave an empty target.
+  it. An empty target may be left only by a process that dies, or loses the store, between making it
+  and removing it again; or by one that comes while the last of the others removes it.
 """
 
 from __future__ import annotations
