@@ -422,7 +422,7 @@ class Simulation:
         found = self.everything()
         if last is None:
             # Whoever dies, or loses the store, while the target is made may leave it empty; so may
-            # who comes when the last of the others removed the hidden folder but not the target yet.
+            # who comes after the last of the others removed the hidden folder, before the target.
             if not {*found} <= {ROOT.rsplit("/", n)[0] for n in range(3)}:
                 raise WrongError(f"something is left: {sorted(found)}")
             if found and self._is_quiet:
