@@ -498,7 +498,7 @@ def test_a_killed_worker_neither_loses_nor_duplicates_rows(
             n_workers=2,
             threads_per_worker=1,
             processes=True,
-            dashboard_address=None,
+            dashboard_address=":0",
             local_directory=str(tmp_path / "scratch"),
         ) as cluster,
         distributed.Client(cluster) as client,
