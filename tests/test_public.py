@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import functools
 import importlib
 import inspect
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from numpydoc.validate import validate
 
 import tfrecord_io as tfr
+from tests.support.trees import tree
 
 PACKAGE = Path(tfr.__file__).parent
 
@@ -160,3 +162,47 @@ def test_warnings_name_the_callers_line(tmp_path: Path) -> None:
     with pytest.warns(tfr.PrecisionWarning, match="'x'") as caught:
         tfr.write_table(table, tmp_path / "data")
     assert [warning.filename for warning in caught] == [__file__]
+
+
+TABLE = pa.table({"x": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (tfr.read_table, {"memory_map": "no"}),
+        (tfr.count_rows, {"memory_map": 1}),
+        (tfr.verify, {"record_type": ""}),
+        (tfr.clean, {"forget_missing": "no"}),
+        (tfr.clean, {"dry_run": None}),
+        (tfr.clean, {"stale_after": "1 h"}),
+        (tfr.batches, {"batch_size": 1, "defaults": "x"}),
+        *((one, {"progress": 1}) for one in (tfr.verify, tfr.compute_statistics)),
+        *(
+            (functools.partial(one, target="out"), {"progress": True})
+            for one in (tfr.convert, tfr.repair)
+        ),
+        *(
+            (functools.partial(tfr.convert, target="out.parquet"), {name: wrong})
+            for name, wrong in (("from_format", []), ("to_format", {}), ("columns", 5))
+        ),
+        *((functools.partial(tfr.write_table, TABLE), {"schema": one}) for one in ("", {}, 5)),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path, monkeypatch, function, arguments):
+    monkeypatch.chdir(tmp_path)
+    tfr.write_table(TABLE, "data")
+    before = tree(tmp_path)
+    with pytest.raises(tfr.OptionError, match=list(arguments)[-1]):
+        function("data", **arguments)
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("path", [None, 5, b"data", [b"data"], [None]])
+def test_what_is_no_path_is_told(path):
+    reading = (tfr.read_table, tfr.infer_schema, tfr.count_rows, tfr.verify, tfr.clean)
+    writing = (tfr.convert, tfr.repair, tfr.write_index)
+    targets = [functools.partial(one, target="out") for one in writing]
+    for function in (*reading, *targets, functools.partial(tfr.write_table, TABLE)):
+        with pytest.raises(tfr.OptionError, match="is not a path or URL"):
+            function(path)

@@ -228,6 +228,8 @@ def test_empty_tables(tmp_path: Path) -> None:
     assert tree(tmp_path / "iterable") == tree(tmp_path / "table")
     with pytest.raises(OptionError, match="schema"):
         write_table([], tmp_path / "no schema")
+    with pytest.raises(SchemaMismatchError):
+        write_table(TABLE, tmp_path / "no columns", schema=pa.schema([]))
 
 
 def test_rows_without_columns(tmp_path: Path) -> None:

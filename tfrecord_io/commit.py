@@ -33,6 +33,7 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.file_staging import behind_link, hidden_folders, remove_hidden, uploads_of
 from tfrecord_io.manifest import MANIFEST_NAME
+from tfrecord_io.options import flag
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.publish import carry_out, completed_uploads, make_ready, take_back
 from tfrecord_io.replaced import Replaced
@@ -268,7 +269,9 @@ def clean(
     OptionError
         A `stale_after` that is no number of seconds.
     """
-    if not stale_after >= 0:
+    flag("dry_run", dry_run)
+    flag("forget_missing", forget_missing)
+    if not isinstance(stale_after, int | float) or not stale_after >= 0:
         raise OptionError(f"stale_after is {stale_after!r}; it must be 0 or more seconds")
     storage, root = open_storage(path, storage_options)
     is_folder = storage.is_folder(root)

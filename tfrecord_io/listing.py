@@ -26,7 +26,7 @@ from tfrecord_io.errors import DatasetChangedError
 from tfrecord_io.layout import data_set_of, is_data_name
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tfrecord_io.staging import STAGING_NAME
-from tfrecord_io.storage import FileInfo, Storage, open_storage
+from tfrecord_io.storage import FileInfo, Storage, open_storage, path_text
 
 _MAGIC = re.compile(r"[*?[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -233,7 +233,7 @@ def _open(
     folders: dict[str, tuple[int, str]] = {}
     last: str | None = None
     for path in paths:
-        url = os.fspath(path)
+        url = path_text(path)
         parent, _, name = url.rpartition("/")
         if not _PLAIN_NAME.fullmatch(name) or (
             parent != last and not _PLAIN_FOLDER.fullmatch(parent)

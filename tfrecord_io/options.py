@@ -53,6 +53,18 @@ def positive(name: str, value: object) -> None:
         raise OptionError(f"{name} is {value}; it must be at most {_INT64_MAX}")
 
 
+def flag(name: str, value: object) -> None:
+    """Raise `OptionError` unless `value` is True or False."""
+    if not isinstance(value, bool):
+        raise OptionError(f"{name} is {value!r}; it must be True or False")
+
+
+def function(name: str, value: object) -> None:
+    """Raise `OptionError` unless `value` can be called, or is None."""
+    if value is not None and not callable(value):
+        raise OptionError(f"{name} is {value!r}; it must be a function, or None")
+
+
 def settings(value: object, name: str = "storage_options") -> dict[str, Any]:
     """Return a copy of a mapping, empty for None; raise `OptionError` for anything else."""
     if value is None:

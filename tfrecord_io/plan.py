@@ -25,6 +25,7 @@ from tfrecord_io.options import (
     RecordType,
     SaveMode,
     choice,
+    flag,
 )
 
 # --- writing --------------------------------------------------------------------------------------
@@ -247,6 +248,7 @@ class ScanOptions:
                 "only on_corrupt='keep' gives rows in which it could hold something"
             )
         choice("codec", self.codec, CodecName)
+        flag("memory_map", self.memory_map)
         if not isinstance(self.limits, Limits):
             raise OptionError(f"limits is {self.limits!r}; it must be a tfrecord_io Limits")
         self.decode_options()

@@ -20,7 +20,6 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tfrecord_io.compression import normalize_compression
-from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters, columns_of, expression, fits, only_columns, parse
 from tfrecord_io.infer import Observation
 from tfrecord_io.listing import Listed
@@ -59,7 +58,7 @@ from tfrecord_io.read_schema import (
     written_types,
 )
 from tfrecord_io.read_tasks import Starts, cut_tasks, may_be_plain, whole_task
-from tfrecord_io.schema import wire_schema
+from tfrecord_io.schema import check_schema, wire_schema
 
 #: Takes the path or URL through which a file was found, and the file, and returns it with marks.
 Describe: TypeAlias = Callable[[str, ScanFile], ScanFile]
@@ -184,8 +183,7 @@ def plan_scan(
     for name, number in (("sample_files", sample_files), ("task_bytes", task_bytes)):
         if number is not None:
             positive(name, number)
-    if schema is not None and not isinstance(schema, pa.Schema):
-        raise OptionError(f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema")
+    check_schema(schema)
     parsed = parse(filters)
     listing = list_files(
         as_list(path),

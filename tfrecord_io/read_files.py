@@ -101,9 +101,9 @@ def as_list(path: Paths) -> list[str | os.PathLike[str]]:
     if isinstance(path, str | os.PathLike):
         return [path]
     if not isinstance(path, Sequence) or isinstance(path, bytes):
-        raise OptionError(f"path is {path!r}; it must be a path, a URL, or a list of them")
+        raise OptionError(f"{path!r} is not a path or URL, or a list of them")
     if not path:
-        raise OptionError("path is an empty list; name a file or folder")
+        raise OptionError("the list of paths is empty; name a file or folder")
     return list(path)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrecord_io.conversion import ConvertProgress, convert
-from tfrecord_io.options import RecordType, SaveMode
+from tfrecord_io.options import RecordType, SaveMode, function
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths
 from tfrecord_io.verification import Fault, verify
@@ -108,6 +108,7 @@ def repair(
     >>> report.records, report.faults
     (3, ())
     """
+    function("progress", progress)
     total = 0
 
     def verified(done: int, size: int) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Container
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.errors import ManifestError, UnsupportedTypeError
+from tfrecord_io.errors import ManifestError, OptionError, UnsupportedTypeError
 from tfrecord_io.options import RecordType
 
 #: A list of lists is a feature list; nothing in TFRecord is deeper.
@@ -191,6 +191,12 @@ def _normal_field_type(field: pa.Field) -> pa.DataType:
         raise UnsupportedTypeError(
             f"column {field.name!r}: {error.what}", feature=field.name
         ) from None
+
+
+def check_schema(schema: object) -> None:
+    """Raise `OptionError` unless what a caller gave as a schema is one, or None."""
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise OptionError(f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema")
 
 
 def check_writable(schema: pa.Schema, record_type: RecordType) -> None:

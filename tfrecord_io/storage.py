@@ -82,9 +82,7 @@ def open_storage(
     '/data/events'
     """
     options = settings(storage_options)
-    text = os.fspath(url)
-    if not isinstance(text, str) or not text or "\0" in text:
-        raise OptionError(f"{text!r} is not a path or URL")
+    text = path_text(url)
     if text.startswith(("dir::", "dir://")):
         raise OptionError(
             f"{redact(text)}: dir:: says no more than which folder of a store is meant; give the "
@@ -133,6 +131,20 @@ def open_storage(
             "without '#', '?' and the like"
         )
     return storage, path
+
+
+def path_text(path: str | os.PathLike[str]) -> str:
+    """Return the text of a path or URL.
+
+    Raises
+    ------
+    OptionError
+        It is none, is empty, or has a NUL in it.
+    """
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise OptionError(f"{text!r} is not a path or URL")
+    return text
 
 
 def _check_bucket(url: str) -> None:

@@ -24,6 +24,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.arrow_views import without_views
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
+from tfrecord_io.options import settings
 from tfrecord_io.schema import is_any_list, leaf_type, normal_type
 
 
@@ -83,7 +84,7 @@ def tensor_columns(
     UnsupportedTypeError
         A column of which no record has a value, or one of fixed-size lists of no values.
     """
-    given = dict(defaults or {})
+    given = settings(defaults, "defaults")
     found = []
     for field in schema:
         leaf = _leaf(field)

@@ -25,7 +25,7 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.listing import Listed
 from tfrecord_io.manifest import Manifest, ManifestFile
-from tfrecord_io.options import CodecName, Limits, RecordType
+from tfrecord_io.options import CodecName, Limits, RecordType, choice, function
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths, check_manifest
@@ -149,6 +149,9 @@ def verify(
     >>> report.is_sound, report.files, report.records
     (True, 1, 3)
     """
+    function("progress", progress)
+    if record_type is not None:
+        choice("record_type", record_type, RecordType)
     listed: list[Listed] = []
     plan = plan_files(
         path,

@@ -48,7 +48,7 @@ from tfrecord_io.options import (
 )
 from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
-from tfrecord_io.schema import check_writable, normal_schema, storage_type
+from tfrecord_io.schema import check_schema, check_writable, normal_schema, storage_type
 from tfrecord_io.staging import STAGING_NAME, Staging
 from tfrecord_io.storage import LocalStorage, Storage, open_storage, threads_for
 
@@ -312,9 +312,10 @@ def write_table(
     positive("rows_per_task", rows_per_task)
     if threads is not None:
         positive("threads", threads)
+    check_schema(schema)
     found_schema, batches = _open_data(data, schema)
     job = plan_write(
-        found_schema,
+        found_schema if schema is None else schema,
         path,
         partition_by=partition_by,
         mode=mode,
@@ -350,18 +351,18 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
 
         data = to_table(data)
     if isinstance(data, pa.Table):
-        return schema or data.schema, data.to_batches()
+        return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):
-        return schema or data.schema, [data]
+        return data.schema, [data]
     if isinstance(data, pa.RecordBatchReader):
-        return schema or data.schema, data
+        return data.schema, data
     try:
         if hasattr(data, "__arrow_c_stream__"):
             reader = pa.RecordBatchReader.from_stream(data)
-            return schema or reader.schema, reader
+            return reader.schema, reader
         if hasattr(data, "__arrow_c_array__"):
             batch = pa.record_batch(data)
-            return schema or batch.schema, [batch]
+            return batch.schema, [batch]
     except pa.ArrowInvalid as error:
         raise OptionError(
             f"data is a {type(data).__name__}, which holds no columns: {error}; give a pyarrow "

@@ -131,6 +131,11 @@ class TestRows:
             tfr.read_tfrecord(dataset, columns="nothing")
         with pytest.raises(tfr.OptionError, match="index is True"):
             tfr.read_tfrecord(dataset, index=True)
+        with pytest.raises(tfr.OptionError, match="include_path_column is 0"):
+            tfr.read_tfrecord(dataset, include_path_column=0)
+        for path in (None, 5, [None]):
+            with pytest.raises(tfr.OptionError, match="is not a path or URL"):
+                tfr.read_tfrecord(path, filesystem=fsspec.filesystem("file"))
 
     def test_filters_prune_and_filter(self, dataset):
         for file in Path(dataset).rglob("p=k[02]/part-*"):

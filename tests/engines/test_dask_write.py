@@ -527,6 +527,10 @@ class TestRefused:
             ({"append": True, "overwrite": True}, tfr.OptionError, "one of them"),
             ({"append": True, "mode": "append"}, tfr.OptionError, "one of them"),
             ({"mode": "replace"}, tfr.OptionError, "mode"),
+            ({"append": "yes"}, tfr.OptionError, "append is 'yes'"),
+            ({"overwrite": None}, tfr.OptionError, "overwrite is None"),
+            ({"write_index": 1}, tfr.OptionError, "write_index is 1"),
+            ({"compute_kwargs": "threads"}, tfr.OptionError, "compute_kwargs is a str"),
             ({"name_function": str}, tfr.OptionError, "name_function cannot.*fixed"),
             ({"compression": "rar"}, tfr.TFRecordError, "rar"),
             ({"engine": "pyarrow"}, TypeError, "engine"),
@@ -568,6 +572,12 @@ class TestRefused:
         ):
             with pytest.raises(tfr.OptionError, match=hint):
                 tfr.to_tfrecord(wrong, tmp_path / "out")
+        with pytest.raises(tfr.OptionError, match="compute is 'no'"):
+            tfr.to_tfrecord(frame_of(TABLE), tmp_path / "out", compute="no")
+        for path in (None, 5, b"x", ["x"]):
+            for filesystem in (None, fsspec.filesystem("file")):
+                with pytest.raises(tfr.OptionError, match="is not a path or URL"):
+                    tfr.to_tfrecord(frame_of(TABLE), path, filesystem=filesystem)
         assert tree(tmp_path) == {}
 
     def test_a_shuffle_by_objects_that_are_lists(self, tmp_path):

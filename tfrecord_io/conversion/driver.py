@@ -31,7 +31,15 @@ from tfrecord_io.formats.detection import (
 )
 from tfrecord_io.layout import EmptyPartition, is_data_name
 from tfrecord_io.manifest import read_manifest
-from tfrecord_io.options import Float64Mode, OnCorrupt, RecordType, SaveMode, choice, settings
+from tfrecord_io.options import (
+    Float64Mode,
+    OnCorrupt,
+    RecordType,
+    SaveMode,
+    choice,
+    function,
+    settings,
+)
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths
@@ -209,6 +217,7 @@ def convert(
     3
     """
     choice("mode", mode, SaveMode)
+    function("progress", progress)
     check_scheduler(scheduler)
     options = settings(target_storage_options, "target_storage_options")
     storage, path = open_storage(target, options)
@@ -216,7 +225,7 @@ def convert(
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
     writes = _target_format(target, to_format, reads, options)
-    if columns is not None and not len(columns) and writes != "tfrecord":
+    if isinstance(columns, Sequence) and not len(columns) and writes != "tfrecord":
         raise OptionError(
             f"columns is empty, and {writes} files hold no rows without columns; name at least one"
         )

@@ -42,7 +42,7 @@ def get_format(name: str) -> Format:
     OptionError
         There is none.
     """
-    if name not in _FORMATS:
+    if not isinstance(name, str) or name not in _FORMATS:
         known = ", ".join(map(repr, _FORMATS))
         raise OptionError(f"the file format is {name!r}; it must be 'tfrecord', {known}")
     return _FORMATS[name]

@@ -21,7 +21,7 @@ import pyarrow.types as pat
 from tfrecord_io.arrow_views import without_views
 from tfrecord_io.codec import get_codec
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice
+from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice, function
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_scan
@@ -107,6 +107,7 @@ def compute_statistics(
     """
     get_codec("native")
     choice("on_corrupt", on_corrupt, OnCorrupt)
+    function("progress", progress)
     plan = plan_scan(
         path,
         columns=columns,

@@ -9,7 +9,8 @@ from typing import Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.options import settings
-from tfrecord_io.read_files import Paths
+from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.storage import path_text
 
 
 def check_dataframe() -> None:
@@ -43,15 +44,15 @@ def located(
         )
     if options:
         raise OptionError("storage_options and filesystem are both given; the latter has its own")
-    given = [path] if isinstance(path, str | os.PathLike) else path
-    filesystem, paths = _behind(filesystem, [os.fspath(one) for one in given])
+    filesystem, paths = _behind(filesystem, [path_text(one) for one in as_list(path)])
     if filesystem.storage_args:
         raise OptionError(
             f"this {type(filesystem).__name__} was made with positional arguments; give a URL and "
             "storage_options instead"
         )
     urls = [filesystem.unstrip_protocol(one) for one in paths]
-    return urls[0] if given is not path else urls, dict(filesystem.storage_options)
+    is_one = isinstance(path, str | os.PathLike)
+    return urls[0] if is_one else urls, dict(filesystem.storage_options)
 
 
 def _behind(filesystem: Any, paths: list[str]) -> tuple[Any, list[str]]:

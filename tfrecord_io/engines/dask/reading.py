@@ -312,6 +312,10 @@ def read_tfrecord(
     block = _block_bytes(blocksize)
     urls, options = located(path, filesystem, storage_options)
     located_index = "" if index is None else located(index, filesystem, storage_options)[0]
+    if not isinstance(include_path_column, bool | str):
+        raise OptionError(
+            f"include_path_column is {include_path_column!r}; it must be True, False or a name"
+        )
     if include_path_column is True:
         include_path_column = _PATH_COLUMN
     columns = getattr(columns, "tolist", lambda: columns)()

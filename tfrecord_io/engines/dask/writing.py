@@ -45,10 +45,18 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.manifest import read_manifest
-from tfrecord_io.options import BYTE_ARRAY_COLUMN, CodecName, Float64Mode, RecordType, SaveMode
+from tfrecord_io.options import (
+    BYTE_ARRAY_COLUMN,
+    CodecName,
+    Float64Mode,
+    RecordType,
+    SaveMode,
+    flag,
+    settings,
+)
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.schema import leaf_type, list_depth
-from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.storage import Storage, open_storage, path_text
 from tfrecord_io.write import plan_write
 
 if TYPE_CHECKING:
@@ -358,11 +366,15 @@ def to_tfrecord(
             "name_function cannot be given: names of files are fixed, so that equal writes give "
             "equal data sets on every engine"
         )
-    kwargs = dict(compute_kwargs or {})
+    for name, value in (("append", append), ("overwrite", overwrite), ("compute", compute)):
+        flag(name, value)
+    if write_index is not None:
+        flag("write_index", write_index)
+    kwargs = settings(compute_kwargs, "compute_kwargs")
     located_path, storage = located(path, filesystem, storage_options)
     target = Target(
         schema=_BYTES_SCHEMA,
-        path=os.fspath(located_path),
+        path=path_text(located_path),
         options={
             "partition_by": () if partition_on is None else partition_on,
             "mode": _mode(mode, append=append, overwrite=overwrite),
