@@ -92,6 +92,7 @@ class TestObjects:
             (DATE, np.timedelta64(5, "ns")),
             # Numbers that would be cut.
             (-1, np.float16(1.5)),
+            (1, np.float16(-0.0)),
             (np.float64(0.1), np.uint64(2**64 - 1)),
             (0.5, np.int64(2**53 + 1)),
             # Booleans.

@@ -13,6 +13,7 @@ from __future__ import annotations
 import datetime
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -170,7 +171,9 @@ def _check_numbers(values: pd.Series, array: pa.Array) -> None:
     """Raise `ValueError` for a number that another type of number cut."""
     found = [number for number in _leaves(array).drop_null().to_pylist() if number == number]
     for value, number in zip(values, found, strict=True):
-        if (value.item() if isinstance(value, np.generic) else value) != number:
+        exact = value.item() if isinstance(value, np.generic) else value
+        is_zero = isinstance(exact, float) and exact == 0
+        if exact != number or (is_zero and math.copysign(1, exact) != math.copysign(1, number)):
             raise ValueError(f"{value!r} would become {number!r}")
 
 
