@@ -229,6 +229,9 @@ def test_empty_strings_become_null_on_demand() -> None:
         (["1.5", "2147483648"], pa.string()),
         (["1.5", "9223372036854775808"], pa.string()),
         (["NaN", "Infinity", "-Infinity", "1d", ".5"], pa.float64()),
+        (["0x1p3", "0X.8P-1", "-0x1.8p1f", "1"], pa.float64()),
+        (["0x10"], pa.string()),
+        (["0x.p1"], pa.string()),
         (["nan"], pa.string()),
         (["1_000"], pa.string()),
         (["2026-01-02"], pa.date32()),
@@ -260,6 +263,7 @@ def test_inference_follows_spark(texts: list[str | None], expected: pa.DataType)
     [
         (pa.int32(), ["01", "1", None], [1, 1, None]),
         (pa.float32(), ["1", "NaN", "1.0E10"], [1.0, math.nan, 1e10]),
+        (pa.float64(), ["0x1p3", "0X.8P-1", "-0x1.8p1f", "0xAbp1"], [8.0, 0.25, -3.0, 342.0]),
         (pa.bool_(), ["true", "FALSE"], [True, False]),
         (pa.string(), ["", "x"], ["", "x"]),
         (pa.binary(), ["é"], ["é".encode()]),

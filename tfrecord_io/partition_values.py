@@ -21,9 +21,12 @@ from tfrecord_io.errors import LayoutError, OptionError
 from tfrecord_io.options import no_time_zone
 
 _INT = re.compile(r"[+-]?[0-9]+")
-#: What java.lang.Double.parseDouble takes (its hexadecimal form left out).
+#: What java.lang.Double.parseDouble takes.
 _JAVA_DOUBLE = re.compile(
-    r"\s*[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)\s*",
+    r"\s*[+-]?(?:NaN|Infinity|(?:"
+    r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)"
+    r")[fFdD]?)\s*",
     re.ASCII,
 )
 _BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -373,4 +376,8 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
 
 
 def _parse_double(text: str) -> float:
-    return float(text.strip().rstrip("fFdD") if _JAVA_DOUBLE.fullmatch(text) else text)
+    match = _JAVA_DOUBLE.fullmatch(text)
+    if match is None:
+        return float(text)
+    digits = text.strip().rstrip("fFdD")
+    return float.fromhex(digits) if match["hex"] else float(digits)
