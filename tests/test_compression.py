@@ -12,6 +12,7 @@ import zlib
 
 import pyarrow as pa
 import pytest
+import zstandard
 
 from tests.support.frames import frame, header
 from tfrecord_io.compression import (
@@ -322,6 +323,16 @@ def test_zstd_skippable_frames():
     assert unpack("zstd", skipped + one + skipped + one + skipped) == b"oneone"
     with pytest.raises(CompressionError, match="ends early"):
         unpack("zstd", one + skipped[:-1])
+
+
+@pytest.mark.parametrize("known", [{}, {"write_content_size": False}])
+def test_zstd_frames_that_need_a_dictionary(known):
+    samples = [b"one sample, number %d" % number for number in range(1000)]
+    trained = zstandard.train_dictionary(4096, samples)
+    made = zstandard.ZstdCompressor(dict_data=trained, **known).compress(MIXED)
+    what = rf"needs the dictionary {trained.dict_id()}, .*compress the file anew"
+    with pytest.raises(CompressionError, match=what):
+        unpack("zstd", made)
 
 
 @pytest.mark.parametrize("compression", HADOOP)

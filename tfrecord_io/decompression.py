@@ -311,13 +311,18 @@ class _ZstdFrame:
         head = taking.exactly(1)
         descriptor = head[0]
         single_segment = descriptor >> 5 & 1
-        rest = (
-            (1 - single_segment)
-            + (0, 1, 2, 4)[descriptor & 3]
-            + (single_segment, 2, 4, 8)[descriptor >> 6]
-        )
+        window_bytes = 1 - single_segment
+        dictionary_bytes = (0, 1, 2, 4)[descriptor & 3]
+        size_bytes = (single_segment, 2, 4, 8)[descriptor >> 6]
+        rest = taking.exactly(window_bytes + dictionary_bytes + size_bytes)
+        dictionary = int.from_bytes(rest[window_bytes:][:dictionary_bytes], "little")
+        if dictionary:
+            raise CompressionError(
+                f"the zstd stream needs the dictionary {dictionary}, and dictionaries are not "
+                "read: compress the file anew, without one"
+            )
         self._checksum_bytes = 4 * (descriptor >> 2 & 1)
-        self._ready: bytes = b"\x28\xb5\x2f\xfd" + head + taking.exactly(rest)
+        self._ready: bytes = b"\x28\xb5\x2f\xfd" + head + rest
         self._block_bytes = 0
         self._is_last = False
 
