@@ -1319,6 +1319,20 @@ class TestColumnar:
         convert(tmp_path / "x.arrows", tmp_path / "ds", columns=["b"])
         all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
 
+    def test_streams_of_before_arrow_0_15_are_read(self, tmp_path: Path) -> None:
+        table = pa.table({"a": [1, 2], "b": ["x", "y"]})
+        options = pa.ipc.IpcWriteOptions(
+            use_legacy_format=True, metadata_version=pa.ipc.MetadataVersion.V4
+        )
+        with pa.ipc.new_stream(tmp_path / "x.arrow", table.schema, options=options) as writer:
+            writer.write_table(table)
+        convert(tmp_path / "x.arrow", tmp_path / "ds", columns=["b"])
+        all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
+        for damaged in ((tmp_path / "x.arrow").read_bytes()[:200], b"\1\0\0\0", b"\0" * 9, b"no"):
+            (tmp_path / "y.arrow").write_bytes(damaged)
+            with pytest.raises(CorruptDataError, match=r"cannot be read: .*y\.arrow"):
+                convert(tmp_path / "y.arrow", tmp_path / "none")
+
     @pytest.mark.parametrize("is_ended", [True, False])
     def test_what_is_behind_a_stream(self, tmp_path: Path, is_ended: bool) -> None:
         path = tmp_path / "x.arrows"

@@ -486,9 +486,10 @@ def _orc_type(t: pa.DataType) -> pa.DataType:
 
 
 def _is_stream(handle: BinaryIO) -> bool:
-    is_stream = handle.read(4) == _STREAM_MAGIC
+    head = handle.read(4)
     handle.seek(0)
-    return is_stream
+    # Before Arrow 0.15 a stream began with the length of its schema, which fits three bytes.
+    return head == _STREAM_MAGIC or head[3:] == b"\0"
 
 
 def _evenly(size: int, count: int) -> Sequence[int]:
