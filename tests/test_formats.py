@@ -2027,9 +2027,12 @@ def test_tables_whose_log_says_which_files_count(tmp_path: Path, log: str) -> No
     for name in ("old", "new"):
         pq.write_table(pa.table({"x": [name]}), table / f"{name}.parquet")
     schema = pa.schema([("x", pa.string())])
-    for given in (None, schema):
-        with pytest.raises(OptionError, match=log):
-            convert(table, tmp_path / "ds", schema=given)
+    (tmp_path / "plain").mkdir()
+    pq.write_table(pa.table({"x": ["plain"]}), tmp_path / "plain" / "x.parquet")
+    for source in (table, f"{table}/*.parquet", f"{tmp_path}/t*", [tmp_path / "plain", table]):
+        for given in (None, schema):
+            with pytest.raises(OptionError, match=log):
+                convert(source, tmp_path / "ds", schema=given)
     convert([table / "new.parquet"], tmp_path / "ds")
     all_equal(tmp_path / "ds", examples({"x": "new"}))
 

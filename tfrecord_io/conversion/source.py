@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -27,10 +28,11 @@ from tfrecord_io.formats.base import (
     conform,
     refuse_twins,
 )
+from tfrecord_io.layout import data_set_of
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.read import plan_scan
-from tfrecord_io.read_files import Paths
+from tfrecord_io.read_files import Paths, as_list
 from tfrecord_io.storage import open_storage
 from tfrecord_io.tasks import decoding
 from tfrecord_io.work import Finisher
@@ -147,7 +149,7 @@ def plan_source(
         file_format=file_format,
         look=looking.look,
     )
-    _refuse_logs(scan)
+    _refuse_logs(path, scan)
     return SourcePlan(
         scan=scan.without_tasks(),
         file_format=looking.file_format,
@@ -156,19 +158,27 @@ def plan_source(
     )
 
 
-def _refuse_logs(scan: ScanPlan) -> None:
-    """Raise `OptionError` for a folder in which a log says which of its files still count."""
-    for index, url in enumerate(scan.locations):
-        storage, root = open_storage(url, scan.storage_options)
-        paths = {task.file.path for task in scan.tasks if task.file.location == index}
-        for log in _LOGS if paths - {root} else ():
-            if storage.exists(f"{root}/{log}"):
-                raise OptionError(
-                    f"the source is a table whose log, {log!r}, says which of its files hold rows "
-                    "that were not changed or deleted since, and the log is not read: name these "
-                    "files, one by one, or convert a copy that the table's own software writes",
-                    path=url,
-                )
+def _refuse_logs(path: Paths, scan: ScanPlan) -> None:
+    """Raise `OptionError` for files not named one by one where a log says which of them count."""
+    opened = [open_storage(one, scan.storage_options) for one in as_list(path)]
+    storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+    named = {root for _, root in opened}
+    files = {task.file.path: storages[task.file.location] for task in scan.tasks}
+    above = {
+        (data_set_of(file.rpartition("/")[0]), storage)
+        for file, storage in files.items()
+        if file not in named
+    }
+    # Tables may have partitions in folders whose names do not say so.
+    above |= {(root, storage) for storage, root in opened if root not in files}
+    for (folder, storage), log in itertools.product(sorted(above, key=itemgetter(0)), _LOGS):
+        if storage.exists(f"{folder}/{log}"):
+            raise OptionError(
+                f"the source is a table whose log, {log!r}, says which of its files hold rows "
+                "that were not changed or deleted since, and the log is not read: name these "
+                "files, one by one, or convert a copy that the table's own software writes",
+                path=storage.url(folder),
+            )
 
 
 def _task_bytes(task: ScanTask) -> int:
