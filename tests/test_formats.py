@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
@@ -1332,6 +1333,16 @@ class TestColumnar:
             (tmp_path / "y.arrow").write_bytes(damaged)
             with pytest.raises(CorruptDataError, match=r"cannot be read: .*y\.arrow"):
                 convert(tmp_path / "y.arrow", tmp_path / "none")
+
+    def test_types_that_pyarrow_does_not_have(self, tmp_path: Path) -> None:
+        frame = polars.DataFrame({"a": [1]}, schema={"a": polars.Int128})
+        frame.write_ipc(tmp_path / "x.arrow")
+        frame.write_parquet(tmp_path / "x.parquet")
+        for name in ("x.arrow", "x.parquet"):
+            with pytest.raises(UnsupportedTypeError, match=rf"more than 64 bits.*{name}"):
+                convert(tmp_path / name, tmp_path / "ds")
+        with pytest.raises(UnsupportedTypeError, match=r"a column's type.*cast the column"):
+            write_table(frame, tmp_path / "ds")
 
     @pytest.mark.parametrize("is_ended", [True, False])
     def test_what_is_behind_a_stream(self, tmp_path: Path, is_ended: bool) -> None:

@@ -27,6 +27,7 @@ from tfrecord_io.errors import (
     DatasetExistsError,
     LayoutError,
     OptionError,
+    UnsupportedTypeError,
 )
 from tfrecord_io.feed import Feeder
 from tfrecord_io.layout import (
@@ -364,6 +365,11 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
             batch = pa.record_batch(data)
             return batch.schema, [batch]
     except pa.ArrowInvalid as error:
+        if "unsupported format string" in str(error):
+            raise UnsupportedTypeError(
+                f"data is a {type(data).__name__}, and a column's type is none of pyarrow's: "
+                f"{error}; cast the column"
+            ) from error
         raise OptionError(
             f"data is a {type(data).__name__}, which holds no columns: {error}; give a pyarrow "
             "Table or batches of one, which have a name for each column"

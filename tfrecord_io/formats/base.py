@@ -315,6 +315,12 @@ def damage_named(url: str) -> Iterator[None]:
     """
     try:
         yield
+    except pa.ArrowNotImplementedError as error:
+        raise UnsupportedTypeError(
+            f"the file cannot be read, as it has what pyarrow {pa.__version__} does not know: "
+            f"{said(error)}; write it anew without that",
+            path=url,
+        ) from error
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise CorruptDataError(f"the file cannot be read: {said(error)}", path=url) from error
     except MemoryError as error:
