@@ -78,7 +78,8 @@ def scan(
     Returns
     -------
     pyarrow.RecordBatchReader
-        Files are read ahead by threads while the caller works; a caller that pauses stops them.
+        Files are read ahead by threads while the caller works; a caller that pauses stops them, and
+        they end with the stream or with the reader object: pyarrow tells nobody that it was closed.
         Its schema is that of the table that `read_table` returns.
 
     Raises
