@@ -531,6 +531,7 @@ class TestRefused:
             ({"overwrite": None}, tfr.OptionError, "overwrite is None"),
             ({"write_index": 1}, tfr.OptionError, "write_index is 1"),
             ({"compute_kwargs": "threads"}, tfr.OptionError, "compute_kwargs is a str"),
+            ({"compute_kwargs": {"sync": False}}, tfr.OptionError, "futures"),
             ({"name_function": str}, tfr.OptionError, "name_function cannot.*fixed"),
             ({"compression": "rar"}, tfr.TFRecordError, "rar"),
             ({"engine": "pyarrow"}, TypeError, "engine"),
@@ -578,6 +579,9 @@ class TestRefused:
             for filesystem in (None, fsspec.filesystem("file")):
                 with pytest.raises(tfr.OptionError, match="is not a path or URL"):
                     tfr.to_tfrecord(frame_of(TABLE), path, filesystem=filesystem)
+        delayed = tfr.to_tfrecord(frame_of(TABLE), tmp_path / "out", compute=False)
+        with pytest.raises(tfr.OptionError, match="futures"):
+            delayed.compute(asynchronous=True)
         assert tree(tmp_path) == {}
 
     def test_a_shuffle_by_objects_that_are_lists(self, tmp_path):

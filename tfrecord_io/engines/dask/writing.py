@@ -245,6 +245,7 @@ class DelayedWrite(Delayed):  # type: ignore[misc]
 
     def compute(self, **kwargs: Any) -> WriteResult:
         """Write; what is raised leaves the target as it was."""
+        _check_waiting(kwargs)
         return self._write.run(**kwargs)
 
 
@@ -371,6 +372,7 @@ def to_tfrecord(
     if write_index is not None:
         flag("write_index", write_index)
     kwargs = settings(compute_kwargs, "compute_kwargs")
+    _check_waiting(kwargs)
     located_path, storage = located(path, filesystem, storage_options)
     target = Target(
         schema=_BYTES_SCHEMA,
@@ -408,6 +410,15 @@ def to_tfrecord(
     if compute:
         return write.run(**kwargs)
     return replace(write, target=_tried(target)).delayed()
+
+
+def _check_waiting(kwargs: Mapping[str, Any]) -> None:
+    """Raise `OptionError` for arguments of Dask that make a computation return at once."""
+    if kwargs.get("asynchronous") or not kwargs.get("sync", True):
+        raise OptionError(
+            "sync=False and asynchronous=True make Dask return futures, and a write is committed "
+            "when all of it is there; give compute=False, and what returns to client.compute"
+        )
 
 
 def _mode(mode: SaveMode | None, *, append: bool, overwrite: bool) -> SaveMode:
