@@ -131,6 +131,8 @@ class TestRows:
             tfr.read_tfrecord(dataset, columns="nothing")
         with pytest.raises(tfr.OptionError, match="index is True"):
             tfr.read_tfrecord(dataset, index=True)
+        with pytest.raises(tfr.OptionError, match=r"index is 'i', and there are no .*set_index"):
+            tfr.read_tfrecord(dataset, index="i")
         with pytest.raises(tfr.OptionError, match="include_path_column is 0"):
             tfr.read_tfrecord(dataset, include_path_column=0)
         for path in (None, 5, [None]):

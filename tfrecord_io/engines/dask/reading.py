@@ -28,6 +28,7 @@ from tfrecord_io.read import plan_scan, projected
 from tfrecord_io.read_files import Paths
 from tfrecord_io.read_tasks import packed
 from tfrecord_io.schema import schema_without_views
+from tfrecord_io.storage import open_storage
 from tfrecord_io.tasks import read_task
 
 if TYPE_CHECKING:
@@ -272,7 +273,8 @@ def read_tfrecord(
     Raises
     ------
     FileNotFoundError, TFRecordError
-        See `tfrecord_io.read_table`. What is wrong with a record is raised when it is computed.
+        See `tfrecord_io.read_table`; an `OptionError` if the `index` is not there. What is wrong
+        with a record is raised when it is computed.
     MissingDependencyError
         dask.dataframe cannot be imported.
 
@@ -312,6 +314,14 @@ def read_tfrecord(
     block = _block_bytes(blocksize)
     urls, options = located(path, filesystem, storage_options)
     located_index = "" if index is None else located(index, filesystem, storage_options)[0]
+    if index is not None:
+        storage, root = open_storage(located_index, options)
+        if not storage.exists(root):
+            # Files that need not be cut would not miss it.
+            raise OptionError(
+                f"index is {os.fspath(index)!r}, and there are no index files; to have a column as "
+                "the index, call set_index on the frame"
+            )
     if not isinstance(include_path_column, bool | str):
         raise OptionError(
             f"include_path_column is {include_path_column!r}; it must be True, False or a name"
