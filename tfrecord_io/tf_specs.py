@@ -19,7 +19,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
-from tfrecord_io.options import RecordType
+from tfrecord_io.options import RecordType, settings
 from tfrecord_io.read import plan_scan
 from tfrecord_io.schema import (
     check_writable,
@@ -114,7 +114,9 @@ def feature_spec(
     tf = tensorflow()
     fields = _fields(schema, record_type, storage_options)
     check_writable(fields, record_type)
-    defaults = dict(defaults or {})
+    defaults = settings(defaults, "defaults")
+    if not isinstance(required, Collection):
+        raise OptionError(f"required is {required!r}; it must be a collection of names")
     for what, names in (("required", required), ("defaults", defaults)):
         for name in names:
             if name not in fields.names:
@@ -241,7 +243,7 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     tf = tensorflow()
     leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
     fields, defaults = [], {}
-    for name, feature in features.items():
+    for name, feature in settings(features, "features").items():
         leaf = leaves.get(tf.as_dtype(feature.dtype)) if hasattr(feature, "dtype") else None
         is_fixed = isinstance(feature, tf.io.FixedLenFeature)
         is_any_length = isinstance(feature, tf.io.VarLenFeature | tf.io.RaggedFeature)

@@ -22,7 +22,7 @@ from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, positive
+from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, flag, positive
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths
@@ -150,6 +150,7 @@ def plan_rows(
         Nothing but the schema, where nobody recorded it, has been read.
     """
     positive("batch_size", batch_size)
+    flag("drop_remainder", drop_remainder)
     choice("on_corrupt", on_corrupt, OnCorrupt)
     if not isinstance(shuffle, Integral) or shuffle < 0:
         raise OptionError(f"shuffle is {shuffle!r}; it must be True, False or a number of rows")

@@ -479,6 +479,8 @@ def test_spec_of_spark_types(tf: Any) -> None:
     ("options", "what"),
     [
         ({"required": ["none"]}, "required names 'none'"),
+        ({"required": 1}, "required is 1"),
+        ({"defaults": "x"}, "defaults is a str"),
         ({"defaults": {"none": 1}}, "defaults names 'none'"),
         ({"defaults": {"list": 1}}, "'list', which holds lists"),
         ({"defaults": {"x": "text"}}, "defaults gives 'x' 'text': "),
@@ -490,6 +492,8 @@ def test_bad_arguments_of_specs(tf: Any, options: dict[str, Any], what: str) -> 
         tfr.tf.feature_spec(schema, **options)
     with pytest.raises(tfr.OptionError, match="schema is a int"):
         tfr.tf.feature_spec(3)
+    with pytest.raises(tfr.OptionError, match="features is a list"):
+        tfr.tf.dataset("none", batch_size=1, features=["x"])
     with pytest.raises(tfr.UnsupportedTypeError, match="no record has a value of column 'x'"):
         tfr.tf.feature_spec(pa.schema([("x", pa.null())]))
 
