@@ -233,6 +233,14 @@ class TestValues:
         assert read.drop_null().to_pylist() == [2**24 + 1, 7]
         assert len(read) == sum(map(len, parts))
 
+    @pytest.mark.parametrize("later", [np.array([2**53 + 1]), np.array(["x"]), [b"x"], [DATE]])
+    def test_arrays_without_values_are_of_no_dtype(self, tmp_path, later):
+        parts = [pd.DataFrame({"x": [np.array([]), None]}), pd.DataFrame({"x": [later]})]
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_map(lambda n: parts[n], [0, 1])
+        tfr.to_tfrecord(frame, tmp_path / "out")
+        assert tfr.read_table(tmp_path / "out")["x"].to_pylist() == [[], None, list(later)]
+
     def test_mixed_objects_are_refused_by_name(self, tmp_path):
         with pytest.raises(tfr.InferenceError, match=r"'mixed'.*schema"):
             self.write(tmp_path / "out", {"mixed": [1, "a"], "good": [1, 2]})

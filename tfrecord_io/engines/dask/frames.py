@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.errors import InferenceError, SchemaMismatchError
@@ -119,8 +120,17 @@ def seen_types(frame: pd.DataFrame, names: Collection[str]) -> dict[str, pa.Data
 
 def _seen_type(column: pd.Series) -> pa.DataType:
     array = to_arrow(column)
-    # Without values it is of any type: pandas makes floats of what is missing.
-    return pa.null() if array.null_count == len(array) else _normal_type_of(array, column.name)
+    return _known_of(_normal_type_of(array, column.name), array)
+
+
+def _known_of(t: pa.DataType, array: pa.Array | pa.ChunkedArray) -> pa.DataType:
+    """Return what the values of an array tell of its type.
+
+    Without values it is of any type: pandas and NumPy make floats of what is not there.
+    """
+    for _ in range(list_depth(t)):
+        array = pc.list_flatten(array)
+    return with_leaf(t, pa.null()) if array.null_count == len(array) else t
 
 
 def _normal_type_of(array: pa.Array | pa.ChunkedArray, name: Any) -> pa.DataType:
@@ -193,10 +203,12 @@ def _converted(
     if may_be_wider and _is_longer_float32(found, wanted):
         wanted = with_leaf(wanted, pa.float64())
     try:
-        _check_kinds(found, wanted, is_given=is_given)
         chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-        cast = [exact_cast(_castable(chunk, wanted), wanted) for chunk in chunks]
-        return pa.chunked_array(cast, wanted)
+        undressed = pa.chunked_array([_castable(chunk, wanted) for chunk in chunks])
+        if pat.is_null(leaf_type(_known_of(found, undressed))):
+            return pa.array(undressed.to_pylist(), wanted)
+        _check_kinds(found, wanted, is_given=is_given)
+        return pa.chunked_array([exact_cast(chunk, wanted) for chunk in undressed.chunks], wanted)
     except (pa.ArrowException, NotImplementedError) as error:
         raise SchemaMismatchError(
             f"column {column.name!r} is {found} in this partition, and its values do not fit "
@@ -222,7 +234,7 @@ def _converted_apart(
 
 
 def _check_kinds(found: pa.DataType, wanted: pa.DataType, *, is_given: bool) -> None:
-    if pat.is_null(leaf_type(found)) or kind_of(found) == kind_of(wanted):
+    if kind_of(found) == kind_of(wanted):
         return
     if not is_given:
         raise pa.ArrowInvalid("they are of another kind")
