@@ -221,6 +221,14 @@ def test_a_narrow_terminal_gets_the_columns_that_fit_and_the_names_of_the_others
     assert "3 more columns: raw" in shown
 
 
+@pytest.mark.parametrize("rows", [(1, 3_000_000_000), (*range(199), 3_000_000_000)])
+def test_columns_are_wide_enough_for_the_rows_of_all_files_that_are_shown_first(tmp_path, rows):
+    table = pa.table({"n": pa.array(rows), "ok": [True] * (len(rows) - 1) + [False]})
+    tfr.write_table(table, tmp_path / "files", max_records_per_file=1)
+    shown = on_terminal(["cat", tmp_path / "files"])
+    assert shown.splitlines()[-1].split() == ["3000000000", "false"]
+
+
 def test_a_terminal_gets_json_where_asked(data):
     assert len(rows_of(on_terminal(["cat", data, "--json"]))) == 3
 

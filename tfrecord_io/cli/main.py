@@ -105,11 +105,20 @@ def _first(batches: Iterable[pa.RecordBatch], rows: int | None) -> Iterator[pa.R
 
 def _write_table(console: Console, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
     table = RowTable(console, schema)
+    # The first rows decide the widths, so those of small files wait for each other.
+    waiting: list[pa.RecordBatch] = []
     count = 0
-    for batch in batches:
-        for start in range(0, batch.num_rows, _TABLE_ROWS):
-            table.write(batch.slice(start, _TABLE_ROWS))
-        count += batch.num_rows
+    try:
+        for batch in batches:
+            for start in range(0, batch.num_rows, _TABLE_ROWS):
+                waiting.append(batch.slice(start, _TABLE_ROWS))
+                if sum(part.num_rows for part in waiting) >= _TABLE_ROWS:
+                    table.write(pa.concat_batches(waiting))
+                    waiting = []
+            count += batch.num_rows
+    finally:
+        if waiting:
+            table.write(pa.concat_batches(waiting))
     if not count:
         # There is still the heading to be seen.
         table.write(pa.RecordBatch.from_pylist([], schema=schema))
