@@ -6,6 +6,7 @@ import datetime
 import html.parser
 import io
 import json
+import os
 
 import numpy as np
 import pyarrow as pa
@@ -383,6 +384,12 @@ class TestProgram:
         page = Page((tmp_path / "page.html").read_text())
         assert page.tags["section"] == 8
         assert "Rome" in page.text
+
+    def test_page_of_a_path_that_is_no_utf_8(self, tmp_path):
+        path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+        tfr.write_table(pa.table({"x": [1]}), path)
+        self.run(path, "--html", tmp_path / "page.html")
+        assert "\\udcff</h1>" in (tmp_path / "page.html").read_text()
 
 
 class TestLists:

@@ -227,7 +227,9 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
         found = tfrecord_io.compute_statistics(list(path), progress=show, **how)
     console = Console(highlight=False)
     if html is not None:
-        Path(html).write_text(html_page(found, title=", ".join(path)), encoding="utf-8")
+        page = html_page(found, title=", ".join(path))
+        # The title may be a path that is no UTF-8.
+        Path(html).write_text(page, encoding="utf-8", errors="backslashreplace")
     elif is_json or not console.is_terminal:
         write(json_line(found.to_json()))
     else:
