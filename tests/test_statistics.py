@@ -7,6 +7,7 @@ import html.parser
 import io
 import json
 import os
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -355,6 +356,31 @@ class TestPage:
         assert page.tags["script"] == 0
         assert page.text.count(evil) == 5
 
+    def test_edges_of_plots_are_dates_and_times(self, tmp_path):
+        data = pa.table(
+            {
+                "day": pa.array([0, 19_000], pa.date32()),
+                "time": pa.array([0, 86_399], pa.time32("s")),
+                "seen": pa.array([0, 1_700_000_000], pa.timestamp("s", "UTC")),
+                "took": pa.array([[-1_500], [90_000_000]], pa.list_(pa.duration("ms"))),
+                "ok": pa.array([False, True]),
+                "n": pa.array([0, 19_000]),
+            }
+        )
+        tfr.write_table(data, tmp_path / "times")
+        page = html_page(tfr.compute_statistics(tmp_path / "times"), "times")
+        assert "2 rows in 1 file," in page
+        edges = re.findall("<figcaption><span>(.*?)</span><span>(.*?)</span></figcaption>", page)
+        assert edges == [
+            ("1970-01-01", "2022-01-08"),
+            ("00:00:00", "23:59:59"),
+            ("1970-01-01 00:00:00+00:00", "2023-11-14 22:13:20+00:00"),
+            ("-0:00:01.500000", "1 day, 1:00:00"),
+            ("0", "1"),
+            ("0", "19,000"),
+        ]
+        assert "<title>1970-01-01 to 1971-09-26: 50.0%</title>" in page
+
 
 class TestProgram:
     def run(self, *words):
@@ -369,6 +395,26 @@ class TestProgram:
         assert city["frequent"][0]["value"] == "Rome"
         assert city["missing_share"] == 0
         assert seen["values"]["min"] == "2026-01-01"
+
+    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+    def test_durations(self, tmp_path, unit):
+        values = pa.array([-2, 1, 90_000], pa.duration(unit))
+        tfr.write_table(pa.table({"x": values, "xs": [[v] for v in values]}), tmp_path / "x")
+        # As the rows have them.
+        rows = CliRunner().invoke(program, ["cat", str(tmp_path / "x")]).output.splitlines()
+        assert [json.loads(row)["x"] for row in rows] == [-2, 1, 90_000]
+        for feature in json.loads(self.run(tmp_path / "x"))["features"]:
+            found = feature["values"]
+            assert (found["min"], found["quantiles"]["50%"], found["max"]) == (-2, 1, 90_000)
+            assert found["mean"] == 30_000
+
+    def test_table_of_durations_and_booleans(self, tmp_path):
+        durations = pa.array([-2, 1, 90_000], pa.duration("s"))
+        tfr.write_table(pa.table({"took": durations, "ok": [True, False, True]}), tmp_path / "x")
+        console = Console(file=io.StringIO(), width=200)
+        console.print(statistics_table(tfr.compute_statistics(tmp_path / "x"), 200))
+        assert "-0:00:02 … 0:00:01 … 1 day, 1:00:00, mean 8:20:00" in console.file.getvalue()
+        assert "false … true … true, mean 0.67" in console.file.getvalue()
 
     @pytest.mark.parametrize("width", [70, 100, 200])
     def test_table(self, dataset, width):

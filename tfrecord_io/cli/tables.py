@@ -15,6 +15,7 @@ from rich.text import Text
 from tfrecord_io.cli.values import plain_values, printable, short_text
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import FeatureStatistics, NumberStatistics, Statistics
+from tfrecord_io.statistics.result import text_of
 from tfrecord_io.verification import Fault
 
 _MAX_WIDTH = 44
@@ -187,7 +188,7 @@ def _number(value: object) -> Text:
     if isinstance(value, float):
         is_plain = not value or 0.01 <= abs(value) < 1e9
         return Text(f"{value:,.2f}" if is_plain else f"{value:.4g}")
-    return Text(f"{value:,}" if type(value) is int else str(value))
+    return Text(f"{value:,}" if type(value) is int else text_of(value))
 
 
 def _most_frequent(feature: FeatureStatistics) -> Text:

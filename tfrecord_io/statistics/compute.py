@@ -32,6 +32,7 @@ from tfrecord_io.statistics.result import (
     FrequentValue,
     NumberStatistics,
     Statistics,
+    typed,
 )
 from tfrecord_io.tasks import decoding, warned
 
@@ -330,35 +331,16 @@ def _numbers(found: _Found, t: pa.DataType) -> NumberStatistics:
     ranks = {f"{q}%": round((len(sample) - 1) * q / 100) for q in _QUANTILES} if len(sample) else {}
     mean = found["mean"]
     if mean is not None and not (pat.is_floating(t) or pat.is_integer(t) or pat.is_boolean(t)):
-        mean = _typed(mean, t)
+        mean = typed(mean, t)
     return NumberStatistics(
         count=found["count"],
         nans=found["nans"],
-        min=_typed(found["min"], t),
+        min=typed(found["min"], t),
         mean=mean,
-        max=_typed(found["max"], t),
-        quantiles={name: _typed(sample[rank].item(), t) for name, rank in ranks.items()},
+        max=typed(found["max"], t),
+        quantiles={name: typed(sample[rank].item(), t) for name, rank in ranks.items()},
         histogram=_histogram(sample),
     )
-
-
-def _typed(value: float | None, t: pa.DataType) -> Any:
-    """Return a number as a value of the column's type."""
-    if value is None or pat.is_floating(t):
-        return value
-    if pat.is_decimal(t):
-        return pa.scalar(value, pa.float64()).cast(t, safe=False).as_py()
-    value = round(value)
-    if pat.is_boolean(t):
-        return bool(value)
-    if not pat.is_temporal(t):
-        return value
-    narrow = pa.int32() if t.bit_width == 32 else pa.int64()
-    try:
-        return pa.scalar(value, narrow).cast(t).as_py()
-    except (ValueError, OverflowError):
-        # Python has no such date.
-        return value
 
 
 def _histogram(sample: _Sample) -> tuple[tuple[float, float, float], ...]:

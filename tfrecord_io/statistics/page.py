@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import base64
-import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from typing import Any
 
-from tfrecord_io.statistics.result import FeatureStatistics, NumberStatistics, Statistics
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tfrecord_io.statistics.result import (
+    FeatureStatistics,
+    NumberStatistics,
+    Statistics,
+    text_of,
+    typed,
+)
 
 _STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 62rem; padding: 0 1rem;
@@ -21,8 +29,9 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size
 td, th { padding: .1rem .8rem .1rem 0; text-align: left; vertical-align: top; font-weight: normal; }
 td.n { text-align: right; } th { color: #57606a; }
 a { color: inherit; } caption { text-align: left; color: #57606a; font-size: .85rem; }
-figure { margin: 0; } figcaption { color: #57606a; font-size: .85rem; }
-svg rect { fill: #2f6fab; } svg text { font-size: 10px; fill: #57606a; }
+figure { margin: 0; width: 300px; } svg rect { fill: #2f6fab; }
+figcaption { color: #57606a; font-size: .7rem; display: flex; justify-content: space-between;
+             gap: 1rem; } figcaption :last-child { text-align: right; }
 .bar { display: inline-block; height: .6rem; background: #2f6fab; }
 .images { display: flex; gap: .5rem; flex-wrap: wrap; } .images img { height: 96px; }
 """
@@ -30,6 +39,8 @@ svg rect { fill: #2f6fab; } svg text { font-size: 10px; fill: #57606a; }
 _PLOT_WIDTH, _PLOT_HEIGHT = 300, 90
 _BAR_WIDTH = 120
 _SHOWN_CHARACTERS = 60
+#: Of lengths of lists and of strings.
+_COUNTS = pa.int64()
 #: Larger images would make a page that no browser likes.
 _MOST_IMAGE_BYTES = 512 * 1024
 _IMAGE_STARTS = {
@@ -57,13 +68,14 @@ def html_page(statistics: Statistics, title: str) -> str:
     """
     name = escape(title)
     size = _size(statistics.bytes)
+    files = "1 file" if statistics.files == 1 else f"{statistics.files:,} files"
     body = "".join(_section(index, feature) for index, feature in enumerate(statistics.features))
     return (
         "<!DOCTYPE html>\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
         f"<style>{_STYLE}</style></head><body>\n"
         f"<h1>{name}</h1>\n"
-        f"<p>{statistics.rows:,} rows in {statistics.files:,} files, {size}</p>\n"
+        f"<p>{statistics.rows:,} rows in {files}, {size}</p>\n"
         f"{_overview(statistics.features)}\n{body}</body></html>\n"
     )
 
@@ -97,7 +109,7 @@ def _parts(feature: FeatureStatistics) -> Iterator[str]:
         facts.append(("distinct, about", f"{feature.distinct:,}"))
     yield _facts("", facts)
     if feature.values is not None:
-        yield from _of_numbers("values", feature.values)
+        yield from _of_numbers("values", feature.values, feature.value_type)
     if feature.frequent:
         yield _frequent(feature)
     if feature.byte_lengths is not None:
@@ -109,7 +121,7 @@ def _parts(feature: FeatureStatistics) -> Iterator[str]:
         yield f'<div class="images">{images}</div>'
 
 
-def _of_numbers(name: str, numbers: NumberStatistics) -> Iterator[str]:
+def _of_numbers(name: str, numbers: NumberStatistics, t: pa.DataType = _COUNTS) -> Iterator[str]:
     quantiles = {"min": numbers.min, **numbers.quantiles, "max": numbers.max}
     facts = [("count", f"{numbers.count:,}")]
     if numbers.nans:
@@ -119,7 +131,7 @@ def _of_numbers(name: str, numbers: NumberStatistics) -> Iterator[str]:
         facts.append(("mean", _number(numbers.mean)))
     yield _facts(name, facts)
     if len(numbers.histogram) > 1:
-        yield _plot(name, numbers.histogram)
+        yield _plot(name, numbers.histogram, t)
 
 
 def _facts(name: str, facts: Iterable[tuple[str, str]]) -> str:
@@ -127,22 +139,20 @@ def _facts(name: str, facts: Iterable[tuple[str, str]]) -> str:
     return f"<table><caption>{escape(name)}</caption>{''.join(rows)}</table>"
 
 
-def _plot(name: str, histogram: Sequence[tuple[float, float, float]]) -> str:
+def _plot(name: str, histogram: Sequence[tuple[float, float, float]], t: pa.DataType) -> str:
     width = _PLOT_WIDTH / len(histogram)
     tallest = max(share for _, _, share in histogram)
     bars = "".join(
         f'<rect x="{index * width:.1f}" y="{_PLOT_HEIGHT * (1 - share / tallest):.1f}" '
         f'width="{width - 1:.1f}" height="{_PLOT_HEIGHT * share / tallest:.1f}">'
-        f"<title>{_number(low)} to {_number(high)}: {share:.1%}</title></rect>"
+        f"<title>{_edge(low, t)} to {_edge(high, t)}: {share:.1%}</title></rect>"
         for index, (low, high, share) in enumerate(histogram)
     )
-    foot = _PLOT_HEIGHT + 14
-    first, last = _number(histogram[0][0]), _number(histogram[-1][1])
     return (
-        f'<figure><svg width="{_PLOT_WIDTH}" height="{foot + 4}" role="img" '
-        f'aria-label="histogram of {escape(name)}">{bars}'
-        f'<text x="0" y="{foot}">{first}</text>'
-        f'<text x="{_PLOT_WIDTH}" y="{foot}" text-anchor="end">{last}</text></svg></figure>'
+        f'<figure><svg width="{_PLOT_WIDTH}" height="{_PLOT_HEIGHT}" role="img" '
+        f'aria-label="histogram of {escape(name)}">{bars}</svg><figcaption>'
+        f"<span>{_edge(histogram[0][0], t)}</span><span>{_edge(histogram[-1][1], t)}</span>"
+        "</figcaption></figure>"
     )
 
 
@@ -169,9 +179,13 @@ def _images(values: Iterable[bytes]) -> Iterator[str]:
             yield f'<img alt="" src="data:image/{kind};base64,{data}">'
 
 
+def _edge(value: float, t: pa.DataType) -> str:
+    return _number(typed(value, t) if pat.is_temporal(t) else value)
+
+
 def _number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return value.isoformat() if isinstance(value, datetime.date) else str(value)
+        return text_of(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
 
 

@@ -9,6 +9,11 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.types as pat
+
+from tfrecord_io.schema import leaf_type, schema_from_json
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberStatistics:
@@ -107,6 +112,11 @@ class FeatureStatistics:
         """The share of rows without the feature, 0 to 1."""
         return self.missing / self.rows if self.rows else 0.0
 
+    @property
+    def value_type(self) -> pa.DataType:
+        """The Arrow type of its values, without lists."""
+        return leaf_type(schema_from_json([{"name": "", "type": self.type}]).field(0).type)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
@@ -130,8 +140,8 @@ class Statistics:
     def to_json(self) -> dict[str, Any]:
         """Return everything but the examples as values that `json.dumps` takes.
 
-        Bytes are in base64, NaN and infinities are strings, dates and times in ISO 8601's form, as
-        in the other output of the command line.
+        Bytes are in base64, NaN and infinities are strings, dates and times in ISO 8601's form, and
+        durations whole numbers of their unit, as in the other output of the command line.
         """
         value = _plain(self)
         for feature, plain in zip(self.features, value["features"], strict=True):
@@ -139,20 +149,48 @@ class Statistics:
         return value  # type: ignore[no-any-return]
 
 
-def _plain(value: Any) -> Any:
+def typed(value: float | None, t: pa.DataType) -> Any:
+    """Return a number as a value of a column's type; as it is where Python has no such value."""
+    if value is None or pat.is_floating(t):
+        return value
+    if pat.is_decimal(t):
+        return pa.scalar(value, pa.float64()).cast(t, safe=False).as_py()
+    value = round(value)
+    if pat.is_boolean(t):
+        return bool(value)
+    if not pat.is_temporal(t):
+        return value
+    narrow = pa.int32() if t.bit_width == 32 else pa.int64()
+    try:
+        return pa.scalar(value, narrow).cast(t).as_py()
+    except (ValueError, OverflowError):
+        return value
+
+
+def text_of(value: object) -> str:
+    """Return what is no number as a person reads it."""
+    if isinstance(value, datetime.timedelta) and value < datetime.timedelta():
+        # Python has a negative day and a positive rest.
+        return f"-{-value}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _plain(value: Any, of: FeatureStatistics | None = None) -> Any:
+    if isinstance(value, FeatureStatistics):
+        of = value
     if isinstance(value, Statistics | FeatureStatistics | NumberStatistics | FrequentValue):
         names = (field.name for field in fields(value) if field.name != "examples")
-        return {name: _plain(getattr(value, name)) for name in names}
+        return {name: _plain(getattr(value, name), of) for name in names}
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: _plain(item, of) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, of) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
-    if isinstance(value, datetime.timedelta | decimal.Decimal):
-        return str(value)
-    return value
+    if isinstance(value, datetime.timedelta) and of is not None:
+        return pa.scalar(value, of.value_type).value
+    return str(value) if isinstance(value, decimal.Decimal) else value
