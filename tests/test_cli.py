@@ -465,6 +465,15 @@ def test_help_that_cannot_be_written(command):
     assert process.returncode == 3
 
 
+def test_rows_that_cannot_be_written(data):
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run(
+            [*PROGRAM, "cat", data], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert process.stderr == b"error: No space left on device: standard output\n"
+    assert process.returncode == 3
+
+
 def test_a_protocol_that_nobody_knows():
     text = run("cat", "foo://x", code=2).stderr
     assert text == "error: foo://x cannot be opened: fsspec knows no foo://\n"

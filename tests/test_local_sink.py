@@ -181,6 +181,7 @@ class TestErrors:
             with pytest.raises(OSError, match="too large") as raised:
                 finish(sink)
             assert raised.value.errno == errno.EFBIG
+            assert raised.value.filename == str(tmp_path / "f")
             sink.discard()
 
     def test_a_folder_that_went(self, tmp_path: Path) -> None:

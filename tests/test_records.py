@@ -224,7 +224,7 @@ def test_what_keeps_a_held_writer_from_its_end_is_told() -> None:
     done = subprocess.run(
         [sys.executable, "-c", HELD, "/dev/full"], check=False, capture_output=True, text=True
     )
-    assert "No space left on device" in done.stderr
+    assert "No space left on device: '/dev/full'" in done.stderr
 
 
 def test_a_forked_process_does_not_write_what_waits(tmp_path: Path) -> None:

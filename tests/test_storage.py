@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import tempfile
 import threading
 import time
 import traceback
@@ -38,6 +39,7 @@ from tfrecord_io.errors import (
     OptionError,
 )
 from tfrecord_io.layout import is_data_name
+from tfrecord_io.remote_sink import Spool
 from tfrecord_io.s3_storage import MARKER, S3Storage
 from tfrecord_io.storage import LocalStorage, Storage, open_storage, redact
 
@@ -876,3 +878,12 @@ def test_storage_options_that_are_no_mapping(tmp_path: Path, options: Any) -> No
         with pytest.raises(OptionError, match=r"storage_options is a .*; it must be a mapping"):
             call()
     assert not (tmp_path / "y").exists()
+
+
+def test_no_room_for_what_waits_for_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match=re.escape(f"on device: '{tempfile.gettempdir()}'")):
+        Spool().put([memoryview(b"x")])

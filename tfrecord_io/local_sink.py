@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.sending import Buffered, Sender, take
+from tfrecord_io.sending import Buffered, Sender, naming, take
 
 #: A sink sends its blocks when it holds this many bytes.
 _SEND_BYTES = 4 * 1024 * 1024
@@ -83,7 +83,7 @@ class LocalSink(Buffered):
     def _write_rest(self, *, sync: bool) -> None:
         self._sender.wait()
         chunks = self._take(self.buffered)
-        with Path(self._path).open("ab", buffering=0) as file:
+        with naming(self._path), Path(self._path).open("ab", buffering=0) as file:
             for chunk in chunks:
                 _write_all(file, chunk)
             if sync:
@@ -92,7 +92,7 @@ class LocalSink(Buffered):
 
 def _append(path: str, lead: int, chunks: list[memoryview]) -> None:
     """Append to a file: `lead` bytes up to the border of a block, then whole blocks."""
-    with Path(path).open("ab", buffering=0) as file:
+    with naming(path), Path(path).open("ab", buffering=0) as file:
         for chunk in take(chunks, lead):
             _write_all(file, chunk)
         for chunk in _aligned(chunks) if _set_direct(file, direct=True) else chunks:

@@ -20,6 +20,7 @@ from typing import BinaryIO, cast
 
 from tfrecord_io.errors import LayoutError, OptionError
 from tfrecord_io.local_sink import LocalSink
+from tfrecord_io.sending import naming
 from tfrecord_io.storage_protocol import (
     FileInfo,
     Keep,
@@ -263,7 +264,7 @@ def _at_once(path: str, flags: int) -> int:
 
 
 def _write_durably(path: str, data: bytes, mode: str) -> None:
-    with Path(path).open(mode) as file:
+    with naming(path), Path(path).open(mode) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -22,6 +22,7 @@ from tfrecord_io.codec import get_codec
 from tfrecord_io.errors import ClosedError, LimitExceededError, UnsupportedTypeError
 from tfrecord_io.options import MAX_PAYLOAD_BYTES
 from tfrecord_io.record_options import compressor_to_write, options_of
+from tfrecord_io.sending import naming
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.tf_errors import as_tensorflow, dressed
 
@@ -45,13 +46,15 @@ class _Target(Protocol):
 
 class _LocalFile:
     def __init__(self, path: str) -> None:
+        self._path = path
         # Buffering is what the waiting list does.
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115, PTH123
 
     def write(self, data: Any) -> None:
         view = memoryview(data)
-        while view:
-            view = view[self._file.write(view) :]
+        with naming(self._path):
+            while view:
+                view = view[self._file.write(view) :]
 
     def flush(self) -> None:
         """Nothing waits here."""

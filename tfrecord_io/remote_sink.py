@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from tfrecord_io.sending import Buffered
+from tfrecord_io.sending import Buffered, naming
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024
@@ -56,7 +56,7 @@ class Spool:
 
     def put(self, chunks: list[memoryview]) -> tuple[int, int]:
         """Append bytes; return their place, (start, end)."""
-        with self._lock:
+        with self._lock, naming(tempfile.gettempdir()):
             if self._file is None:
                 self._file = tempfile.TemporaryFile()  # noqa: SIM115 - it goes with the spool
             start = self._end

@@ -53,7 +53,7 @@ def write(text: str) -> None:
     OutputClosed
         Nobody reads it any more.
     OSError
-        It was closed before the program began.
+        It was closed before the program began, or has no room.
     """
     if sys.stdout is None:
         raise OSError(errno.EBADF, os.strerror(errno.EBADF), "standard output")
@@ -63,6 +63,9 @@ def write(text: str) -> None:
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+    except OSError as error:
+        error.filename = "standard output"
+        raise
 
 
 #: What tables draw and cut with, where a terminal has no such characters.
