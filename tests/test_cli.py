@@ -474,6 +474,18 @@ def test_rows_that_cannot_be_written(data):
     assert process.returncode == 3
 
 
+def test_errors_and_warnings_that_cannot_be_written(data):
+    part = next(data.rglob("*.tfrecord"))
+    part.write_bytes(part.read_bytes()[:-1])
+    words = ["cat", data, "--on-corrupt", "skip_record", "--threads", "1"]
+    with Path("/dev/full").open("wb") as full:
+        process = subprocess.run([*PROGRAM, *words], capture_output=True, check=True)
+        kept = subprocess.run([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=full, check=False)
+        assert (kept.returncode, kept.stdout) == (0, process.stdout)
+        missing = subprocess.run([*PROGRAM, "cat", "nowhere"], stderr=full, check=False)
+    assert missing.returncode == 3
+
+
 def test_a_protocol_that_nobody_knows():
     text = run("cat", "foo://x", code=2).stderr
     assert text == "error: foo://x cannot be opened: fsspec knows no foo://\n"

@@ -17,6 +17,7 @@ Any other exception is a defect of this program and shows its traceback.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import errno
 import io
 import os
@@ -162,7 +163,9 @@ def _text(error: BaseException) -> str:
 def _show(kind: str, message: str) -> None:
     style = "bold yellow" if kind == "warning" else "bold red"
     text = printable(message, keep="\n")
-    error_console().print(Text.assemble((kind, style), f": {text}" if text else ""))
+    # Where nothing can be told, the exit code still is.
+    with contextlib.suppress(OSError):
+        error_console().print(Text.assemble((kind, style), f": {text}" if text else ""))
 
 
 def _show_warning(
