@@ -416,6 +416,15 @@ class TestProgram:
         assert "-0:00:02 … 0:00:01 … 1 day, 1:00:00, mean 8:20:00" in console.file.getvalue()
         assert "false … true … true, mean 0.67" in console.file.getvalue()
 
+    def test_empty_strings_are_to_be_seen(self, tmp_path):
+        data = pa.table({"s": ["", "", "", "a", "a"], "b": [b"", b"", b"", b"a", b"a"]})
+        tfr.write_table(data, tmp_path / "x")
+        found = tfr.compute_statistics(tmp_path / "x")
+        console = Console(file=io.StringIO(), width=200)
+        console.print(statistics_table(found, 200))
+        assert console.file.getvalue().count("empty 3, ") == 2
+        assert Page(html_page(found, "x")).text.count("empty3") == 2
+
     @pytest.mark.parametrize("width", [70, 100, 200])
     def test_table(self, dataset, width):
         console = Console(file=io.StringIO(), width=width)

@@ -194,5 +194,9 @@ def _number(value: object) -> Text:
 def _most_frequent(feature: FeatureStatistics) -> Text:
     shown = [one for one in feature.frequent if one.count > 1][:_FREQUENT]
     return Text(", ").join(
-        Text.assemble(short_text(one.value, pa.null()), (f" {one.count:,}", "dim")) for one in shown
+        Text.assemble(
+            short_text(one.value, pa.null()) if one.value else Text("empty", "dim"),
+            (f" {one.count:,}", "dim"),
+        )
+        for one in shown
     )

@@ -165,7 +165,8 @@ def _frequent(feature: FeatureStatistics) -> str:
             text = text[: _SHOWN_CHARACTERS - 1] + "…"
         count = f"{one.count:,}" if one.count == one.at_most else f"{one.count:,} or more"
         bar = f'<span class="bar" style="width:{_BAR_WIDTH * one.count / most:.0f}px"></span>'
-        rows.append(f'<tr><td>{escape(text)}</td><td class="n">{count}</td><td>{bar}</td></tr>')
+        shown = escape(text) or '<span class="kind">empty</span>'
+        rows.append(f'<tr><td>{shown}</td><td class="n">{count}</td><td>{bar}</td></tr>')
     return f"<table><caption>most frequent</caption>{''.join(rows)}</table>"
 
 
