@@ -1573,6 +1573,8 @@ class TestDetection:
         assert format_of_name("a.parquet") == ("parquet", None)
         assert format_of_name("a.csv.gz") == ("csv", "gzip")
         assert format_of_name("a.TFRecord.zst") == ("tfrecord", "zstd")
+        assert format_of_name("a.tfrecord-00003-of-00010") == ("tfrecord", None)
+        assert format_of_name("a.csv.gz-00003-of-00010") == ("csv", "gzip")
         assert format_of_name("a.parquet.gz") is None
         assert format_of_name("part-00000") is None
 
@@ -1619,6 +1621,15 @@ class TestDetection:
         (tmp_path / "in/b.jsonl").write_text('{"a": 1}\n')
         with pytest.raises(OptionError, match=r"a\.csv.*b\.jsonl"):
             convert(tmp_path / "in", tmp_path / "ds")
+
+    def test_a_folder_of_tensorflow_datasets(self, tmp_path: Path) -> None:
+        folder = tmp_path / "mnist"
+        folder.mkdir()
+        (folder / "mnist-train.tfrecord-00000-of-00001").write_bytes(examples({"a": 1}))
+        (folder / "dataset_info.json").write_text('{"name": "mnist", "version": "3.0.1"}')
+        with pytest.raises(OptionError, match=r"jsonl files .*info.* tfrecord files .*-00001\)"):
+            convert(folder, tmp_path / "ds", to_format="parquet")
+        convert(f"{folder}/*.tfrecord*", tmp_path / "ds", to_format="parquet")
 
 
 FAR = {

@@ -9,6 +9,7 @@ with a fitting CRC, or an object for JSON lines. CSV has no mark; it needs its s
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
@@ -26,6 +27,8 @@ _MAGIC = {
     b"\xff\xff\xff\xff": "arrow",
     b"Obj\x01": "avro",
 }
+#: What TensorFlow Datasets and Beam write behind the suffix: x.tfrecord-00000-of-00010.
+_SHARD = re.compile(r"-\d+-of-\d+$")
 
 
 def format_of_name(path: str) -> tuple[str, str | None] | None:
@@ -36,7 +39,7 @@ def format_of_name(path: str) -> tuple[str, str | None] | None:
     >>> format_of_name("a/b.csv.gz"), format_of_name("b.parquet"), format_of_name("part-00000")
     (('csv', 'gzip'), ('parquet', None), None)
     """
-    name = PurePosixPath(path).name.lower()
+    name = _SHARD.sub("", PurePosixPath(path).name.lower())
     compression = from_suffix(name)
     stem = name.rpartition(".")[0] if compression is not None else name
     suffix = PurePosixPath(stem).suffix
