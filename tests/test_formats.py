@@ -1629,6 +1629,8 @@ class TestDetection:
         (folder / "dataset_info.json").write_text('{"name": "mnist", "version": "3.0.1"}')
         with pytest.raises(OptionError, match=r"jsonl files .*info.* tfrecord files .*-00001\)"):
             convert(folder, tmp_path / "ds", to_format="parquet")
+        with pytest.raises(CorruptDataError, match=r"looks like JSON, .*, such as "):
+            read_table(folder)
         convert(f"{folder}/*.tfrecord*", tmp_path / "ds", to_format="parquet")
 
 

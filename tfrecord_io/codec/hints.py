@@ -51,11 +51,18 @@ def foreign_format_hint(head: bytes) -> str:
         return '; the file looks like zlib: read it with compression="deflate"'
     for magic, name in _FORMATS:
         if head.startswith(magic):
-            return f"; the file looks like {name}, not like TFRecord"
+            return _other(name)
     if _is_text(head):
         name = "JSON" if head.lstrip()[:1] in (b"{", b"[") else "text (CSV?)"
-        return f"; the file looks like {name}, not like TFRecord"
+        return _other(name)
     return ""
+
+
+def _other(name: str) -> str:
+    return (
+        f"; the file looks like {name}, not like TFRecord: if TFRecord files stand beside it, name "
+        "them, such as folder/*.tfrecord*"
+    )
 
 
 def _is_text(head: bytes) -> bool:
