@@ -27,6 +27,7 @@ from tfrecord_io import (
     clean,
     convert,
     read_table,
+    repair,
     write_table,
 )
 from tfrecord_io.conversion import graph, single_file, source
@@ -186,7 +187,7 @@ class TestSingleFile:
         convert(parquet, tmp_path / "ds")
         before = tree(tmp_path)
         with pytest.raises(OptionError, match="csv file in a data set of tfrecord files"):
-            convert(tmp_path / "ds", tmp_path / "ds" / "x.csv")
+            convert(parquet, tmp_path / "ds" / "x.csv")
         assert tree(tmp_path) == before
         convert(tmp_path / "ds", tmp_path / "ds" / "_x.csv")
         convert(parquet, tmp_path / "ds" / "more.tfrecord")
@@ -456,6 +457,26 @@ class TestArguments:
             command, check=True, capture_output=True, text=True, cwd=Path(__file__).parents[1]
         )
         assert done.stdout == "[]\n"
+
+    def test_a_target_that_would_be_read_with_the_source(self, tmp_path: Path) -> None:
+        source = tmp_path / "data"
+        write_table(pa.table({"x": [1, 2]}), source)
+        before = tree(source)
+        for write in (
+            lambda: convert(source, source / "sub", to_format="tfrecord"),
+            lambda: convert(source, source / "x.tfrecord"),
+            lambda: convert([tmp_path / "other", source], source / "p=1/sub/", to_format="csv"),
+            lambda: repair(source, source / "sound"),
+        ):
+            with pytest.raises(OptionError, match="the target is in the source"):
+                write()
+        assert tree(source) == before
+        # These are no part of it.
+        assert convert(source, tmp_path / "data2", to_format="tfrecord").rows == 2
+        assert convert(source, source / "_sub", to_format="parquet").rows == 2
+        assert convert(source, source, to_format="tfrecord", mode="overwrite").rows == 2
+        part = next(source.glob("*.tfrecord"))
+        assert convert(part, tmp_path / "data" / "_x.csv").rows == 2
 
 
 class TestScheduling:

@@ -41,7 +41,7 @@ from tfrecord_io.errors import (
     warn,
 )
 from tfrecord_io.frames import FrameCounter, walk
-from tfrecord_io.layout import is_data_name
+from tfrecord_io.layout import is_read_with
 from tfrecord_io.options import Limits
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanFile, ScanOptions
@@ -319,7 +319,8 @@ def write_index(
                 path=into.url(place),
             )
     for place, file in places.items():
-        if _would_be_read(into.url(place), storages[file.location]):
+        storage, folder = storages[file.location]
+        if is_read_with(into.url(place), storage.url(folder)):
             raise OptionError(
                 "the index would stand in the folder of the data, whose files are all taken for "
                 "records; choose a folder beside it, or below it one whose name starts with '_'",
@@ -353,13 +354,6 @@ def write_index(
         with ThreadPoolExecutor(thread_count(threads)) as pool:
             counts = list(pool.map(write, places))
     return IndexResult(files=len(counts), records=sum(counts))
-
-
-def _would_be_read(url: str, source: tuple[Storage, str]) -> bool:
-    """Return whether who reads a folder would look at a file."""
-    storage, folder = source
-    above, below, names = url.partition(f"{storage.url(folder).rstrip('/')}/")
-    return bool(below) and not above and all(map(is_data_name, names.split("/")))
 
 
 def _is_free(storage: Storage, place: str) -> bool:

@@ -58,6 +58,18 @@ def is_data_name(name: str) -> bool:
     return not name.endswith(_COPYING)
 
 
+def is_read_with(path: str, folder: str) -> bool:
+    """Return whether who reads a folder would look at what is at a path.
+
+    Examples
+    --------
+    >>> is_read_with("a/b/c", "a"), is_read_with("a/_b/c", "a"), is_read_with("ab/c", "a")
+    (True, False, False)
+    """
+    above, below, names = path.partition(f"{folder.rstrip('/')}/")
+    return bool(below) and not above and all(map(is_data_name, names.split("/")))
+
+
 # --- part files -----------------------------------------------------------------------------------
 
 

@@ -29,7 +29,7 @@ from tfrecord_io.formats.detection import (
     format_of_files,
     format_of_name,
 )
-from tfrecord_io.layout import EmptyPartition, is_data_name
+from tfrecord_io.layout import EmptyPartition, is_data_name, is_read_with
 from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import (
     Float64Mode,
@@ -42,7 +42,7 @@ from tfrecord_io.options import (
 )
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.read import plan_files
-from tfrecord_io.read_files import Paths
+from tfrecord_io.read_files import Paths, as_list
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.write import plan_write
 
@@ -222,6 +222,7 @@ def convert(
     options = settings(target_storage_options, "target_storage_options")
     storage, path = open_storage(target, options)
     storage.check_target(path)
+    _refuse_part(source, storage_options, storage.url(path))
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
     writes = _target_format(target, to_format, reads, options)
@@ -384,6 +385,17 @@ def _target_format(
     if reads != "tfrecord":
         return "tfrecord"
     raise OptionError("the target's name tells no format; give to_format")
+
+
+def _refuse_part(source: Paths, storage_options: Mapping[str, Any] | None, target: str) -> None:
+    """Raise `OptionError` if a target would be read with the source from then on."""
+    for storage, root in (open_storage(one, storage_options) for one in as_list(source)):
+        if is_read_with(target, storage.url(root)):
+            raise OptionError(
+                "the target is in the source, whose readers would read it, too; choose a place "
+                "beside it, or below it one whose name starts with '_'",
+                path=target,
+            )
 
 
 def _refuse_folder(target: str | os.PathLike[str], writes: str, options: dict[str, Any]) -> None:
