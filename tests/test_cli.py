@@ -186,6 +186,16 @@ def test_convert_on_a_terminal_tells_what_it_did(data, tmp_path):
     assert re.search(r"of parquet, in \d+\.\d", shown)
 
 
+def test_one_is_no_plural(tmp_path):
+    tfr.write_table(pa.table({"x": [1]}), tmp_path / "one")
+    shown = on_terminal(["convert", tmp_path / "one", tmp_path / "x.parquet"])
+    assert "1 row in 1 file, " in shown
+    assert "1 sound record in 1 file, 30 bytes" in on_terminal(["verify", tmp_path / "one"])
+    shown = on_terminal(["repair", tmp_path / "one", tmp_path / "two"])
+    assert "1 sound record to 1 file, 30 bytes" in shown
+    assert "1 record of 1 file" in on_terminal(["index", tmp_path / "one", tmp_path / "i"])
+
+
 def test_convert_with_settings_for_both_storages(tmp_path, data):
     words = ["--storage-option", "auto_mkdir=true", "--target-storage-option", "auto_mkdir=true"]
     run("convert", data, tmp_path / "x.parquet", *words)
@@ -253,7 +263,7 @@ def test_many_columns_are_not_put_into_words_for_nothing():
     table.write(pa.RecordBatch.from_pylist([{"c0": 1}], schema=schema))
     table.write_rest()
     console.file.close()
-    assert "4994 more columns" in console.export_text()
+    assert "4,994 more columns" in console.export_text()
 
 
 @pytest.mark.parametrize(

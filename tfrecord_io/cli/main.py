@@ -19,7 +19,7 @@ import tfrecord_io
 from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
-from tfrecord_io.cli.values import json_line, json_lines, printable
+from tfrecord_io.cli.values import counted, json_line, json_lines, printable
 from tfrecord_io.cli.verbs import DATA, Program, write
 from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
@@ -165,10 +165,9 @@ def convert(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> 
     if is_json or not console.is_terminal:
         write(json_line(dataclasses.asdict(result)))
         return
-    files = "1 file" if result.files == 1 else f"{result.files:,} files"
     console.print(
-        f"{result.rows:,} rows in {files}, {decimal(result.bytes)} of {result.to_format}, "
-        f"in {seconds:.1f} s"
+        f"{counted(result.rows, 'row')} in {counted(result.files, 'file')}, "
+        f"{decimal(result.bytes)} of {result.to_format}, in {seconds:.1f} s"
     )
 
 
@@ -251,8 +250,8 @@ def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
     else:
         for fault in report.faults:
             console.print(fault_text(fault))
-        files = "1 file" if report.files == 1 else f"{report.files:,} files"
-        console.print(f"{report.records:,} sound records in {files}, {decimal(report.bytes)}")
+        records, files = counted(report.records, "sound record"), counted(report.files, "file")
+        console.print(f"{records} in {files}, {decimal(report.bytes)}")
     if not report.is_sound:
         raise SystemExit(DATA)
 
@@ -281,8 +280,8 @@ def repair(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> N
         return
     for fault in report.faults:
         console.print(fault_text(fault))
-    files = "1 file" if report.files == 1 else f"{report.files:,} files"
-    console.print(f"{report.records:,} sound records to {files}, {decimal(report.bytes)}")
+    records, files = counted(report.records, "sound record"), counted(report.files, "file")
+    console.print(f"{records} to {files}, {decimal(report.bytes)}")
 
 
 @program.command()
@@ -304,8 +303,7 @@ def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> No
     if is_json or not console.is_terminal:
         write(json_line(dataclasses.asdict(result)))
         return
-    files = "1 file" if result.files == 1 else f"{result.files:,} files"
-    console.print(f"{result.records:,} records of {files}")
+    console.print(f"{counted(result.records, 'record')} of {counted(result.files, 'file')}")
 
 
 @program.command()
@@ -356,9 +354,9 @@ def clean(
                 Text.assemble((word, "bold"), f" job {printable(job)} ", (f"({what})", "dim"))
             )
     if result.uploads:
-        word, s = "aborted" if yes else "would abort", "" if result.uploads == 1 else "s"
+        word, uploads = "aborted" if yes else "would abort", counted(result.uploads, "open upload")
         note = ("(of no job that runs)", "dim")
-        console.print(Text.assemble((word, "bold"), f" {result.uploads} open upload{s} ", note))
+        console.print(Text.assemble((word, "bold"), f" {uploads} ", note))
     for path in result.forgotten:
         word = "forgot" if yes else "would forget"
         note = ("(gone, or of another length than the manifest says)", "dim")

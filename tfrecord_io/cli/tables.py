@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tfrecord_io.cli.values import plain_values, printable, short_text
+from tfrecord_io.cli.values import counted, plain_values, printable, short_text
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import FeatureStatistics, NumberStatistics, Statistics
 from tfrecord_io.statistics.result import text_of
@@ -69,8 +69,8 @@ class RowTable:
         if left:
             named = ", ".join(printable(name) for name in left[:_NAMED_COLUMNS])
             more = ", ..." if len(left) > _NAMED_COLUMNS else ""
-            plural = "s" if len(left) > 1 else ""
-            self._console.print(Text(f"{len(left)} more column{plural}: {named}{more}", "dim"))
+            columns = counted(len(left), "more column")
+            self._console.print(Text(f"{columns}: {named}{more}", "dim"))
             self._console.print(Text("--columns picks columns, --json shows all of them", "dim"))
 
     def _fitting(self, columns: list[list[Text]]) -> list[int]:

@@ -43,6 +43,11 @@ def printable(text: str, keep: str = "") -> str:
     )
 
 
+def counted(count: int, what: str) -> str:
+    """Return a count with what is counted."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return a column as Python numbers, texts, bytes, lists of these, and None."""
     return column.cast(_plain_type(column.type)).to_pylist()  # type: ignore[no-any-return]
