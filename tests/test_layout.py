@@ -264,6 +264,7 @@ def test_inference_follows_spark(texts: list[str | None], expected: pa.DataType)
         (pa.int32(), ["01", "1", None], [1, 1, None]),
         (pa.float32(), ["1", "NaN", "1.0E10"], [1.0, math.nan, 1e10]),
         (pa.float64(), ["0x1p3", "0X.8P-1", "-0x1.8p1f", "0xAbp1"], [8.0, 0.25, -3.0, 342.0]),
+        (pa.float64(), ["0x1p1024", "-0x1p99999", "1e999"], [math.inf, -math.inf, math.inf]),
         (pa.bool_(), ["true", "FALSE"], [True, False]),
         (pa.string(), ["", "x"], ["", "x"]),
         (pa.binary(), ["é"], ["é".encode()]),

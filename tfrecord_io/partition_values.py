@@ -7,6 +7,7 @@ Strings and arrays alone, no I/O; the grammar of folders is in `tfrecord_io.layo
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
@@ -380,4 +381,7 @@ def _parse_double(text: str) -> float:
     if match is None:
         return float(text)
     digits = text.strip().rstrip("fFdD")
-    return float.fromhex(digits) if match["hex"] else float(digits)
+    try:
+        return float.fromhex(digits) if match["hex"] else float(digits)
+    except OverflowError:
+        return -math.inf if digits.startswith("-") else math.inf
