@@ -286,11 +286,11 @@ def _look_at(storage: Storage, named: list[_Named]) -> dict[str, _Look | FileInf
     many = {folder: roots for folder, roots in groups.items() if len(roots) >= _MANY}
     looks: dict[str, _Look | FileInfo] = {}
     if many:
-        find = partial(_each, storage, _found_of, list(many.items()))
+        find = partial(ask_each, storage, _found_of, list(many.items()))
         for infos in _stable(storage, many, find):
             looks.update(infos)
     rest = [*dict.fromkeys(root for one in named for root in one.roots if root not in looks)]
-    looks.update(zip(rest, _each(storage, _stable_look, rest), strict=True))
+    looks.update(zip(rest, ask_each(storage, _stable_look, rest), strict=True))
     return looks
 
 
@@ -425,7 +425,7 @@ def _fitting(
             fitting.append((path, info))
             places.add(path if info is None else folder)
     roots = [path for path, info in fitting if info is None]
-    looks = dict(zip(roots, _each(storage, _look, roots), strict=True))
+    looks = dict(zip(roots, ask_each(storage, _look, roots), strict=True))
     return [_of_file(looks[path]) if info is None else info for path, info in fitting], places
 
 
@@ -465,9 +465,9 @@ def _stable(storage: Storage, folders: Iterable[str], look: Callable[[], T]) -> 
     """Look while nothing is published in the data sets of some folders."""
     asked = sorted(folders)
     for _ in range(_LISTING_TRIES):
-        before = _each(storage, check_not_committing, asked)
+        before = ask_each(storage, check_not_committing, asked)
         found = look()
-        if _each(storage, check_not_committing, asked) == before:
+        if ask_each(storage, check_not_committing, asked) == before:
             return found
     raise DatasetChangedError(
         "the data set is being written again and again; read it when its writers are done",
@@ -475,7 +475,8 @@ def _stable(storage: Storage, folders: Iterable[str], look: Callable[[], T]) -> 
     )
 
 
-def _each(storage: Storage, ask: Callable[[Storage, S], U], paths: Sequence[S]) -> list[U]:
+def ask_each(storage: Storage, ask: Callable[[Storage, S], U], paths: Sequence[S]) -> list[U]:
+    """Ask a store about each of some paths, about several at a time where it lets us."""
     if len(paths) < 2 or storage.concurrency < 2:
         return [ask(storage, path) for path in paths]
     with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-listing") as pool:

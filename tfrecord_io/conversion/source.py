@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -29,11 +28,12 @@ from tfrecord_io.formats.base import (
     refuse_twins,
 )
 from tfrecord_io.layout import data_set_of
+from tfrecord_io.listing import ask_each
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths, as_list
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.tasks import decoding
 from tfrecord_io.work import Finisher
 
@@ -164,21 +164,27 @@ def _refuse_logs(path: Paths, scan: ScanPlan) -> None:
     storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
     named = {root for _, root in opened}
     files = {task.file.path: storages[task.file.location] for task in scan.tasks}
-    above = {
-        (data_set_of(file.rpartition("/")[0]), storage)
-        for file, storage in files.items()
-        if file not in named
-    }
-    # Tables may have partitions in folders whose names do not say so.
-    above |= {(root, storage) for storage, root in opened if root not in files}
-    for (folder, storage), log in itertools.product(sorted(above, key=itemgetter(0)), _LOGS):
-        if storage.exists(f"{folder}/{log}"):
+    above: dict[Storage, set[str]] = {}
+    for file, storage in files.items():
+        if file not in named:
+            above.setdefault(storage, set()).add(data_set_of(file.rpartition("/")[0]))
+    for storage, root in opened:
+        # Tables may have partitions in folders whose names do not say so.
+        if root not in files:
+            above.setdefault(storage, set()).add(root)
+    for storage, folders in above.items():
+        logs = [(folder, log) for folder in sorted(folders) for log in _LOGS]
+        for folder, log in itertools.compress(logs, ask_each(storage, _has_log, logs)):
             raise OptionError(
                 f"the source is a table whose log, {log!r}, says which of its files hold rows "
                 "that were not changed or deleted since, and the log is not read: name these "
                 "files, one by one, or convert a copy that the table's own software writes",
                 path=storage.url(folder),
             )
+
+
+def _has_log(storage: Storage, log: tuple[str, str]) -> bool:
+    return storage.exists("/".join(log))
 
 
 def _task_bytes(task: ScanTask) -> int:
