@@ -249,6 +249,14 @@ def test_schema_on_a_terminal_tells_partition_columns(data):
     assert shown.rstrip().endswith("partition folders")
 
 
+@pytest.mark.parametrize("command", ["head", "cat", "schema"])
+def test_a_terminal_sees_that_files_without_a_manifest_are_looked_at(data, command):
+    assert "looking for columns" not in on_terminal([command, data])
+    (data / "_SUCCESS").unlink()
+    assert "looking for columns" in on_terminal([command, data])
+    assert "looking" not in on_terminal([command, data, "--record-type", "ByteArray"])
+
+
 def test_a_table_without_rows_still_has_its_heading(tmp_path):
     tfr.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "empty")
     assert on_terminal(["head", tmp_path / "empty"]).split()[:2] == ["x", "int64"]

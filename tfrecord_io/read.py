@@ -89,6 +89,7 @@ def plan_scan(
     file_format: str = "tfrecord",
     look: Callable[[ScanPlan, Sequence[ScanFile]], pa.Schema] | None = None,
     selection: Selection = Selection(),
+    progress: Callable[[int, int], object] | None = None,
 ) -> ScanPlan:
     """Plan a read.
 
@@ -149,6 +150,8 @@ def plan_scan(
         types that only other formats have may stand in the plan.
     selection : Selection
         Which files are read, see `Selection`.
+    progress : callable, optional
+        Called with the bytes that were looked at for the schema, and with all that will be.
 
     Returns
     -------
@@ -235,6 +238,7 @@ def plan_scan(
                 thread_count(threads),
                 tell_damage=schema_only,
                 note=starts.note if starts is not None else None,
+                progress=progress,
             )
             if starts is not None and on_corrupt == "raise":
                 for one in found:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -158,11 +158,12 @@ def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
 
 def observe_files(
     plan: ScanPlan,
-    files: Iterable[ScanFile],
+    files: Sequence[ScanFile],
     threads: int,
     *,
     tell_damage: bool = False,
     note: Note | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> Observation:
     """Look at all records of files.
 
@@ -170,7 +171,7 @@ def observe_files(
     ----------
     plan : ScanPlan
         Says how files are opened and read.
-    files : iterable of ScanFile
+    files : sequence of ScanFile
         In the order in which names are to be seen first.
     threads : int
         How many work at a time.
@@ -179,16 +180,23 @@ def observe_files(
         does that.
     note : callable, optional
         Told where records start, see `tfrecord_io.tasks.joined`.
+    progress : callable, optional
+        Called with the bytes that are done, and of all.
     """
     options = plan.options
+    done, total = 0, sum(file.size for file in files)
     if options.on_corrupt == "keep":
         # What becomes a row says nothing of the columns.
         options = replace(options, on_corrupt="skip_record", corrupt_column=None)
     seen = Observation()
     known: set[Hashable] = set()
-    for items in observing(plan, options).run_all(
-        (ScanTask(file=file) for file in files), threads, note
+    tasks = [ScanTask(file=file) for file in files]
+    for task, items in zip(
+        tasks, observing(plan, options).run_all(tasks, threads, note), strict=True
     ):
+        if progress is not None:
+            progress(done, total)
+        done += task.file.size
         for item in items:
             if isinstance(item, Observed):
                 # Merged one by one: what is held does not grow with the number of files.

@@ -104,7 +104,9 @@ class RowStream:
         tasks = self._tasks()
         if self.shuffled_rows:
             tasks = tuple(tasks[at] for at in random.permutation(len(tasks)))
-        rows = read_plan(replace(self.plan, tasks=tasks), threads=self.threads)
+        rows: Iterator[pa.RecordBatch] = read_plan(
+            replace(self.plan, tasks=tasks), threads=self.threads
+        )
         if self.shuffled_rows > 1:
             rows = _mixed(rows, self.shuffled_rows, random)
         for block in _cut(rows, self.batch_size):

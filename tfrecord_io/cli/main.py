@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import signal
 import time
@@ -25,6 +26,7 @@ from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.index_files import write_index
 from tfrecord_io.parallel import thread_count
+from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
@@ -66,7 +68,11 @@ def main() -> NoReturn:
 @arguments.records
 @arguments.access
 def head(path: tuple[str, ...], rows: int, is_json: bool, **how: Any) -> None:
-    """Show the first rows."""
+    """Show the first rows.
+
+    Files that no manifest describes are all looked at for columns before; --sample-files looks at
+    fewer.
+    """
     _show_rows(path, rows, is_json, batch_rows=max(rows, 100), **how)
 
 
@@ -82,14 +88,20 @@ def cat(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
 
 
 def _show_rows(path: tuple[str, ...], rows: int | None, is_json: bool, **how: Any) -> None:
-    with local.scan(list(path), **how) as reader:
-        console = Console(highlight=False)
-        batches = _first(reader, rows)
+    plan = _plan(path, **how)
+    console = Console(highlight=False)
+    with contextlib.closing(local.read_plan(plan, threads=how["threads"])) as found:
+        batches = _first(found, rows)
         if is_json or not console.is_terminal:
             for batch in batches:
                 write("".join(json_lines(batch)))
         else:
-            _write_table(console, reader.schema, batches)
+            _write_table(console, plan.schema, batches)
+
+
+def _plan(path: tuple[str, ...], **how: Any) -> ScanPlan:
+    with bytes_bar("looking for columns", at_once=False) as show:
+        return plan_scan(list(path), progress=show, **how)
 
 
 def _first(batches: Iterable[pa.RecordBatch], rows: int | None) -> Iterator[pa.RecordBatch]:
@@ -178,7 +190,7 @@ def convert(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> 
 @arguments.access
 def schema(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
     """Show columns and types."""
-    plan = plan_scan(list(path), schema_only=True, **how)
+    plan = _plan(path, schema_only=True, **how)
     console = Console(highlight=False)
     if is_json or not console.is_terminal:
         write("".join(json_line(column) for column in schema_to_json(plan.schema)))

@@ -18,13 +18,15 @@ from tfrecord_io.cli.verbs import error_console
 
 
 @contextlib.contextmanager
-def bytes_bar(label: str) -> Iterator[Callable[[int, int], None]]:
+def bytes_bar(label: str, *, at_once: bool = True) -> Iterator[Callable[[int, int], None]]:
     """Show a bar while the block runs.
 
     Parameters
     ----------
     label : str
         What is done.
+    at_once : bool
+        Whether it is seen before it is called, too.
 
     Yields
     ------
@@ -44,6 +46,15 @@ def bytes_bar(label: str) -> Iterator[Callable[[int, int], None]]:
         console=console,
         transient=True,
     )
-    with shown:
-        task = shown.add_task(label, total=None)
-        yield lambda done, total: shown.update(task, completed=done, total=total)
+    task = shown.add_task(label, total=None)
+
+    def show(done: int, total: int) -> None:
+        shown.start()
+        shown.update(task, completed=done, total=total)
+
+    try:
+        if at_once:
+            shown.start()
+        yield show
+    finally:
+        shown.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +24,9 @@ from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import counting, decoding, warned
 
 
-def read_plan(plan: ScanPlan, *, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+def read_plan(
+    plan: ScanPlan, *, threads: int | None = None
+) -> Generator[pa.RecordBatch, None, None]:
     """Read all tasks of a plan.
 
     Parameters
@@ -36,13 +38,13 @@ def read_plan(plan: ScanPlan, *, threads: int | None = None) -> Iterator[pa.Reco
 
     Returns
     -------
-    iterator of pyarrow.RecordBatch
+    generator of pyarrow.RecordBatch
         In the order of the tasks. Closing it stops the threads.
     """
     return _batches(plan, threads_for(plan.locations, plan.storage_options, threads))
 
 
-def _batches(plan: ScanPlan, threads: int) -> Iterator[pa.RecordBatch]:
+def _batches(plan: ScanPlan, threads: int) -> Generator[pa.RecordBatch, None, None]:
     with contextlib.closing(decoding(plan).run_all(plan.tasks, threads)) as tasks:
         yield from warned(itertools.chain.from_iterable(tasks))
 
