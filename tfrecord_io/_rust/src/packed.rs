@@ -4,6 +4,7 @@ use fearless_simd::prelude::*;
 use fearless_simd::{Level, dispatch, u8x64};
 #[cfg(target_arch = "x86_64")]
 use {
+    crate::fetch::{AHEAD, fetch},
     fearless_simd::{i64x8, kernel, u64x8},
     std::arch::x86_64::*,
 };
@@ -227,12 +228,15 @@ kernel!(
     /// together.
     fn put_16_at_once(avx512: Avx512, ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
         let (groups, rest) = ints.as_chunks::<16>();
-        for (ints, starts) in groups.iter().zip(starts.as_chunks_mut::<16>().0) {
-            let [low, high] = [&ints[..8], &ints[8..]]
+        let places = starts.as_chunks_mut::<16>().0;
+        for (index, (group, starts)) in groups.iter().zip(places).enumerate() {
+            let ahead = 16 * index + AHEAD / size_of::<i64>();
+            fetch(ints, ahead..ahead + 16);
+            let [low, high] = [&group[..8], &group[8..]]
                 .map(|half| -> __m512i { i64x8::from_slice(avx512, half).into() });
             let most = _mm512_set1_epi64(SHORT_INT as i64 - 1);
             if _mm512_cmpgt_epu64_mask(_mm512_or_si512(low, high), most) != 0 {
-                put_one_by_one(ints, pen, starts);
+                put_one_by_one(group, pen, starts);
                 continue;
             }
             let even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
