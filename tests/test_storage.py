@@ -767,6 +767,32 @@ def test_keys_of_s3_with_unusual_characters(s3_server: Server) -> None:
         assert tfr.read_table(url, storage_options=options) == table
 
 
+@pytest.mark.parametrize("name", ["a*b", "a?b", "[ab]"])
+def test_names_that_other_file_systems_take_for_patterns(name: str) -> None:
+    base = f"/{uuid.uuid4().hex}"
+    url = f"memory:/{base}/{name}"
+    storage, root = open_storage(url)
+    # What such a pattern would find.
+    for other in ("a-b/x", "a/x"):
+        storage.make_folders(f"{base}/{other}")
+        put(storage, f"{base}/{other}/kept", b"1")
+    table = pa.table({"x": [1, 2], "day": ["mon", "tue"]})
+    for mode in ("error", "overwrite", "append"):
+        tfr.write_table(table, url, mode=mode, partition_by="day")  # type: ignore[arg-type]
+    assert tfr.read_table(url)["x"].to_pylist() == [1, 1, 2, 2]
+    names = [info.path.removeprefix(f"{root}/") for info in storage.list_files(root)]
+    assert names == [
+        "_SUCCESS",
+        *(f"day={day}/part-0000{task}-000.tfrecord" for day in ("mon", "tue") for task in (0, 1)),
+    ]
+    storage.make_folders(f"{root}/x/y")
+    put(storage, f"{root}/x/y/z", b"1")
+    storage.remove_tree(f"{root}/x")
+    assert not storage.exists(f"{root}/x")
+    assert storage.exists(f"{base}/a-b/x/kept")
+    assert storage.exists(f"{base}/a/x/kept")
+
+
 @pytest.mark.parametrize("url", ["dir://a", "dir::memory://a/b"])
 def test_the_folder_of_another_url_is_refused(url: str) -> None:
     with pytest.raises(OptionError, match="give the URL of that folder"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import time
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
@@ -41,6 +42,9 @@ _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", 
 
 #: File systems before others, which keep what is read; of what is written they know too little.
 _CACHES = {"simplecache", "filecache", "blockcache", "cached"}
+
+#: What makes a path a pattern to ``mv`` and ``rm`` of fsspec, which then find other files as well.
+_PATTERN = re.compile(r"[*?[]")
 
 #: Where fsspec file systems say when or as what a file was written.
 _VERSION_MARKS = (
@@ -232,7 +236,11 @@ class FsspecStorage:
         return True
 
     def rename(self, source: str, target: str) -> None:  # noqa: D102
-        self._filesystem.mv(source, target)
+        if _PATTERN.search(source):
+            self._filesystem.cp_file(source, target)
+            self._filesystem.rm_file(source)
+        else:
+            self._filesystem.mv(source, target)
 
     def publish(self, staged: str, final: str) -> None:  # noqa: D102
         publish_by_rename(self, staged, final)
@@ -270,6 +278,13 @@ class FsspecStorage:
         return True
 
     def remove_tree(self, path: str) -> None:  # noqa: D102
+        if _PATTERN.search(path):
+            tree = self.tree(path)
+            self.remove_files(f"{path}/{below}" for below in tree.files)
+            for below in reversed(tree.folders):
+                self.remove_folder(f"{path}/{below}")
+            self.remove_folder(path)
+            return
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.rm(path, recursive=True)
 
