@@ -779,7 +779,9 @@ def test_names_that_other_file_systems_take_for_patterns(name: str) -> None:
     table = pa.table({"x": [1, 2], "day": ["mon", "tue"]})
     for mode in ("error", "overwrite", "append"):
         tfr.write_table(table, url, mode=mode, partition_by="day")  # type: ignore[arg-type]
-    assert tfr.read_table(url)["x"].to_pylist() == [1, 1, 2, 2]
+    read = tfr.read_table(url, path_column="path")
+    assert read["x"].to_pylist() == [1, 1, 2, 2]
+    assert {path.as_py().rpartition("/day=")[0] for path in read["path"]} == {f"memory://{root}"}
     names = [info.path.removeprefix(f"{root}/") for info in storage.list_files(root)]
     assert names == [
         "_SUCCESS",
@@ -812,6 +814,7 @@ def test_no_credentials_in_texts() -> None:
     assert storage.url(path) == "memory:///x/y"
     assert redact("https://me:hunter2@host/a?token=hunter2#x") == "https://host/a"
     assert redact("/plain/a?b") == "/plain/a?b"
+    assert redact("gs://me:hunter2@bucket/a?b/c#d") == "gs://bucket/a?b/c#d"
     chain = "simplecache::https://me:hunter2@host/a"
     assert redact(chain) == "simplecache::https://host/a"
     assert redact("http://[hunter2/a") == "http://..."
