@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import tarfile
 import tempfile
 import threading
 import time
@@ -793,6 +794,26 @@ def test_names_that_other_file_systems_take_for_patterns(name: str) -> None:
     assert not storage.exists(f"{root}/x")
     assert storage.exists(f"{base}/a-b/x/kept")
     assert storage.exists(f"{base}/a/x/kept")
+
+
+@pytest.mark.parametrize("has_dots", [False, True])
+def test_whole_archives(tmp_path: Path, has_dots: bool) -> None:
+    table = pa.table({"x": [1, 2], "day": ["mon", "tue"]})
+    tfr.write_table(table, tmp_path / "t", partition_by="day")
+    shutil.make_archive(str(tmp_path / "t"), "zip", tmp_path / "t")
+    with tarfile.open(tmp_path / "t.tar", "w") as archive:
+        if has_dots:
+            archive.add(tmp_path / "t", ".")
+        else:
+            for path in (tmp_path / "t").iterdir():
+                archive.add(path, path.name)
+    for url in (f"zip://::{tmp_path}/t.zip", f"tar://::{tmp_path}/t.tar"):
+        assert tfr.read_table(url) == table
+        assert tfr.verify(url).faults == ()
+        assert tfr.convert(url, tmp_path / f"{url[:3]}.parquet").rows == 2
+    # Its files are named as what stands before them.
+    paths = tfr.read_table(f"zip://::{tmp_path}/t.zip", path_column="path")["path"].to_pylist()
+    assert paths == [f"zip://day={day}/part-00000-000.tfrecord" for day in ("mon", "tue")]
 
 
 @pytest.mark.parametrize("url", ["dir://a", "dir::memory://a/b"])

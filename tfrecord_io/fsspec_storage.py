@@ -65,21 +65,24 @@ class FsspecStorage:
         Makes the calls.
     protocol : str
         Its name in URLs.
+    begin : str
+        What is put before the paths that it tells: "/" where it leaves it out.
     """
 
     stages_by: StagesBy = "rename"
     concurrency = 8
 
-    def __init__(self, filesystem: Any, protocol: str) -> None:
+    def __init__(self, filesystem: Any, protocol: str, begin: str = "") -> None:
         self._filesystem = filesystem
         self._protocol = protocol
+        self._begin = begin
         self._spool = Spool()
 
     def __repr__(self) -> str:
         return f"FsspecStorage({self._protocol!r})"
 
     def url(self, path: str) -> str:  # noqa: D102
-        return redact(str(self._filesystem.unstrip_protocol(path)))
+        return redact(str(self._filesystem.unstrip_protocol(path.removeprefix(self._begin))))
 
     def check_target(self, path: str) -> None:  # noqa: D102
         url = self.url(path)
@@ -118,11 +121,13 @@ class FsspecStorage:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
         if details.get("size") is None:
             raise OSError(errno.EIO, "the server does not tell the file's size", self.url(path))
-        return _fsspec_info(details)
+        return _fsspec_info(self._begin, details)
 
     def _told(self, path: str, details: Mapping[str, Any]) -> FileInfo:
         """Return what a listing tells of a file; of a web server's it tells no sizes."""
-        return self.info(path) if details.get("size") is None else _fsspec_info(details)
+        if details.get("size") is None:
+            return self.info(path)
+        return _fsspec_info(self._begin, details)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         return bool(self._filesystem.isdir(path))
@@ -319,11 +324,11 @@ def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def _fsspec_info(details: Mapping[str, Any]) -> FileInfo:
+def _fsspec_info(begin: str, details: Mapping[str, Any]) -> FileInfo:
     size = int(details["size"])
     known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
     return FileInfo(
-        path=str(details["name"]),
+        path=f"{begin}{details['name']}",
         size=size,
         version="-".join([str(size), *known]),
         modified=next(filter(None, (_seconds(details.get(name)) for name in _TIMES)), None),

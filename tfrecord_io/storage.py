@@ -206,4 +206,9 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
     if kind == "http" and not _QUERY.search(inner):
         return FsspecStorage(WebFiles(filesystem), kind), unquoted(inner)
+    if "::" in url and not path:
+        # A whole archive; ``tar`` may have put "./" before all names.
+        if not filesystem.isdir("."):
+            return FsspecStorage(filesystem, kind, begin="/"), ""
+        inner = "."
     return FsspecStorage(filesystem, kind), inner
