@@ -1113,6 +1113,40 @@ def test_sticky_folders(shared: Path, sticky: str, mode: SaveMode, named: str) -
     assert data_files(shared) == AFTER[mode]
 
 
+MOUNTED = """
+import subprocess, sys
+from pathlib import Path
+from tests.test_commit import tree, write_new
+root = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "tmpfs", root / "p=2"], check=True)
+before = tree(root)
+try:
+    write_new(root, sys.argv[2])
+except OSError as error:
+    print(error.errno, error.filename, tree(root) == before)
+"""
+
+
+@pytest.mark.skipif(
+    shutil.which("unshare") is None
+    or subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode != 0,
+    reason="only where one may mount",
+)
+@pytest.mark.parametrize("mode", OLD_MODES)
+def test_a_partition_folder_on_another_disk(tmp_path: Path, mode: SaveMode) -> None:
+    """No file can be renamed to there, which once showed when the commit was decided."""
+    write_old(tmp_path)
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", MOUNTED, tmp_path, mode],
+        cwd=REPOSITORY,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{errno.EXDEV} {tmp_path / 'p=2'} True\n", done.stderr
+    assert read_table(tmp_path).num_rows == OLD.num_rows
+
+
 # --- several jobs ---------------------------------------------------------------------------------
 
 

@@ -172,10 +172,21 @@ class LocalStorage:
 
     def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
         user = os.geteuid()
-        for folder, names in folders.items():
+        disk = None
+        # The data set's folder, in which files are staged, is the first.
+        for folder, names in sorted(folders.items()):
             if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
                 raise may_not_change(folder)
             status = os.stat(folder)  # noqa: PTH116
+            if disk is None:
+                disk = status.st_dev
+            if status.st_dev != disk:
+                raise OSError(
+                    errno.EXDEV,
+                    "the folder is on another disk than its data set, and no file can be moved to "
+                    "it; nothing was changed: unmount it, or write elsewhere",
+                    folder,
+                )
             # Of a sticky folder, as /tmp is one, only what is one's own may be moved and removed.
             if status.st_mode & stat.S_ISVTX and user not in (0, status.st_uid):
                 for name in names:
