@@ -865,6 +865,26 @@ def test_files_of_a_web_server_are_read_at_their_size(tmp_path: Path, web_server
         assert tfr.read_table(url)["x"].to_pylist() == [1, 2, 3]
 
 
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_caches_of_a_web_server(
+    tmp_path: Path, web_server: str, cache: str, has_manifest: bool
+) -> None:
+    # One asked its listings for sizes, and read nothing; the other lost the partition column.
+    table = pa.table({"x": [1, 2], "city": ["São", "a b"]})
+    tfr.write_table(table, tmp_path / "t", partition_by="city")
+    if not has_manifest:
+        (tmp_path / "t" / "_SUCCESS").unlink()
+    options = {cache: {"cache_storage": str(tmp_path / "cache")}}
+    base = f"{cache}::{web_server}/t"
+    for url in (base, f"{base}/*/*.tfrecord"):
+        read = tfr.read_table(url, storage_options=options).sort_by("x")
+        assert read.to_pydict() == table.to_pydict()
+    file = f"{base}/city=S%C3%A3o/part-00000-000.tfrecord"
+    assert tfr.read_table(file, storage_options=options)["x"].to_pylist() == [1]
+    assert len(tfr.TFRecordReader(file, storage_options=options)) == 1
+
+
 @pytest.mark.parametrize("has_manifest", [True, False])
 def test_names_of_a_web_server_are_those_of_its_disk(
     tmp_path: Path, web_server: str, has_manifest: bool

@@ -41,7 +41,7 @@ _RECORD_BYTES = 512 * 1024 * 1024
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
 
 #: File systems before others, which keep what is read; of what is written they know too little.
-_CACHES = {"simplecache", "filecache", "blockcache", "cached"}
+CACHES = {"simplecache", "filecache", "blockcache", "cached"}
 
 #: What makes a path a pattern to ``mv`` and ``rm`` of fsspec, which then find other files as well.
 _PATTERN = re.compile(r"[*?[]")
@@ -86,7 +86,7 @@ class FsspecStorage:
 
     def check_target(self, path: str) -> None:  # noqa: D102
         url = self.url(path)
-        if self._protocol in _CACHES:
+        if self._protocol in CACHES:
             raise OptionError(
                 f"{url} cannot be written to through {self._protocol}::, which is for reading; "
                 f"write to the URL without {self._protocol}::"

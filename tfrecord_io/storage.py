@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
-from tfrecord_io.fsspec_storage import FsspecStorage
+from tfrecord_io.fsspec_storage import CACHES, FsspecStorage
 from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.local_storage import LocalStorage as LocalStorage
 from tfrecord_io.options import settings
@@ -204,8 +204,9 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         # hdfs-native takes a path for a URL, and leaves out what follows "?" or "#".
         below = url.partition("://")[2].partition("/")[2]
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
-    if kind == "http" and not _QUERY.search(inner):
-        return FsspecStorage(WebFiles(filesystem), kind), unquoted(inner)
+    behind = filesystem.fs if kind in CACHES else filesystem
+    if "http" in behind.protocol and not _QUERY.search(inner):
+        return FsspecStorage(WebFiles(filesystem, behind), kind), unquoted(inner)
     if "::" in url and not path:
         # A whole archive; ``tar`` may have put "./" before all names.
         if not filesystem.isdir("."):

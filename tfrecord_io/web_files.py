@@ -22,12 +22,15 @@ class WebFiles:
 
     Parameters
     ----------
-    filesystem : fsspec.implementations.http.HTTPFileSystem
+    filesystem : fsspec.AbstractFileSystem
+        Asks the servers, or keeps what is read of them.
+    behind : fsspec.implementations.http.HTTPFileSystem
         Asks the servers.
     """
 
-    def __init__(self, filesystem: Any) -> None:
+    def __init__(self, filesystem: Any, behind: Any) -> None:
         self._filesystem = filesystem
+        self._behind = behind
 
     def __getattr__(self, name: str) -> Any:
         # What the others below do not name takes no path, or writes, which no server lets us.
@@ -59,7 +62,8 @@ class WebFiles:
 
     def info(self, path: str) -> dict[str, Any]:
         """Return what a server tells of a file or folder."""
-        return {**self._filesystem.info(quoted(path)), "name": path}
+        # Most caches ask the listing of the folder, which tells no sizes.
+        return {**self._behind.info(quoted(path)), "name": path}
 
     def isdir(self, path: str) -> bool:
         """Return whether there is a folder."""
