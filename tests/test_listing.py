@@ -268,3 +268,13 @@ def test_a_commit_beside_one_that_publishes_above_it_goes_on(tmp_path: Path) -> 
     hold_turn(root, me, job_id(me), decided=True)
     write_table(pa.table({"x": [2]}), root / "p=1", mode="append")
     assert (root / "p=1/_SUCCESS").exists()
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_paths_of_several_stores_that_are_alike(tmp_path: Path, is_reversed: bool) -> None:
+    # A URL with one slash, as Hadoop writes them, once was looked for in the other store.
+    values = {f"{tmp_path}/t": 0, f"memory:{tmp_path}/t": 1}
+    for url, value in values.items():
+        write_table(pa.table({"x": [value]}), url)
+    paths = sorted(values, reverse=is_reversed)
+    assert read_table(paths)["x"].to_pylist() == [values[path] for path in paths]

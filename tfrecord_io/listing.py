@@ -30,7 +30,7 @@ from tfrecord_io.storage import FileInfo, Storage, open_storage, path_text
 
 _MAGIC = re.compile(r"[*?[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_STORE = re.compile(r"[^/:]+://[^/]*")
+_STORE = re.compile(r"[^/:]+:(?://[^/]*|(?=/))")
 _LISTING_TRIES = 10
 
 #: How long an empty folder is given to turn out to be somebody's beginning or end.
