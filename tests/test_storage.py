@@ -31,6 +31,7 @@ import s3fs
 import tfrecord_io as tfr
 from tests.support.memory_clients import http_error
 from tests.support.servers import Server
+from tfrecord_io import fsspec_storage
 from tfrecord_io.errors import (
     CommitStateUnknownError,
     DatasetChangedError,
@@ -863,6 +864,27 @@ def test_files_of_a_web_server_are_read_at_their_size(tmp_path: Path, web_server
     file = f"{base}/part-00000-000.tfrecord"
     for url in (base, f"{base}/*.tfrecord", file, f"{file}?token=a%20b"):
         assert tfr.read_table(url)["x"].to_pylist() == [1, 2, 3]
+
+
+def test_a_web_server_that_gives_no_parts_of_files(
+    tmp_path: Path, web_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Python's, which once made every record that was asked for the first one.
+    records = [b"one", b"two", b"three"]
+    with tfr.TFRecordWriter(tmp_path / "x.tfrecord") as writer:
+        for record in records:
+            writer.write(record)
+    for url in (f"{web_server}/x.tfrecord", f"{web_server}/x.tfrecord?token=a"):
+        assert [tfr.TFRecordReader(url)[index] for index in range(3)] == records
+    table = pa.table({"x": range(100_000)})
+    tfr.write_table(table, tmp_path / "t")
+    tfr.convert(tmp_path / "t", tmp_path / "t.parquet")
+    assert tfr.convert(f"{web_server}/t.parquet", tmp_path / "again").rows == table.num_rows
+    assert tfr.read_table(tmp_path / "again") == table
+    monkeypatch.setattr(fsspec_storage, "_WHOLE_BYTES", 50)
+    with pytest.raises(OSError, match="gives no parts of files") as refused:
+        tfr.TFRecordReader(f"{web_server}/x.tfrecord").read(19)
+    assert refused.value.filename == f"{web_server}/x.tfrecord"
 
 
 @pytest.mark.parametrize("cache", ["simplecache", "filecache"])

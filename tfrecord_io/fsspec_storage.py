@@ -37,6 +37,9 @@ from tfrecord_io.storage_protocol import (
 #: Records of a commit are no longer than this.
 _RECORD_BYTES = 512 * 1024 * 1024
 
+#: Of servers that give no parts of files, files may be as large.
+_WHOLE_BYTES = 64 * 1024 * 1024
+
 #: File systems that can only be read.
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
 
@@ -154,7 +157,18 @@ class FsspecStorage:
         with as_listed(self.url(path), version):
             if version is not None:
                 check_version(self.url(path), version, self.info(path).version)
-            return bytes(self._filesystem.cat_file(path, start=start, end=end))
+            data = bytes(self._filesystem.cat_file(path, start=start, end=end))
+        if len(data) <= end - start:
+            return data
+        # A web server may give the whole file whatever is asked for.
+        if len(data) > _WHOLE_BYTES:
+            raise OSError(
+                errno.EOPNOTSUPP,
+                "the server gives no parts of files, and this one is too large to be fetched as a "
+                "whole for each; put simplecache:: before its URL",
+                self.url(path),
+            )
+        return data[start:end]
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         with self._filesystem.open(path, "rb") as file:
