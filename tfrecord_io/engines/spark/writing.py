@@ -52,7 +52,7 @@ def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = N
     return plan_write(
         schema,
         options.path,
-        partition_by=tuple(_resolved(name, schema) for name in options.partition_by),
+        partition_by=tuple(_resolved(name, schema, options) for name in options.partition_by),
         mode=options.mode,
         record_type=options.record_type,
         compression=options.compression,
@@ -94,12 +94,11 @@ def is_needed(options: WriteOptions, struct: StructType) -> bool:
     return not job.skip
 
 
-def _resolved(name: str, schema: pa.Schema) -> str:
-    """Return a column's name as the frame spells it: names of columns are in any case in Spark."""
-    if name in schema.names:
+def _resolved(name: str, schema: pa.Schema, options: WriteOptions) -> str:
+    """Return a column's name as the frame spells it: in Spark case hardly ever counts."""
+    if options.case_sensitive:
         return name
-    alike = [known for known in schema.names if known.lower() == name.lower()]
-    return alike[0] if len(alike) == 1 else name
+    return next((known for known in schema.names if known.lower() == name.lower()), name)
 
 
 class Committed(WriterCommitMessage):  # type: ignore[misc]
