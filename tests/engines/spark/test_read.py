@@ -560,7 +560,7 @@ def test_zones_by_names_of_java(spark, tmp_path, zone):
 def test_a_zone_that_is_none(spark, wild, tmp_path, zone):
     times = tmp_path / "times"
     shutil.copytree(wild / "day=2026-01-01" / "n=0", times / "at=2026-01-02 03%3A04%3A05")
-    for path, options in ((wild, {"modifiedAfter": "2024-01-01"}), (times, {})):
+    for path, options in ((wild, {"modifiedAfter": "2024-01-01"}), (times, {}), (wild, {})):
         with pytest.raises(AnalysisException, match=f"no time zone '{re.escape(zone)}'") as error:
             load(spark, path, timeZone=zone, **options)
         assert error.value.getCondition() == "TFRECORD_INVALID_OPTION"

@@ -385,6 +385,7 @@ def test_names_of_columns_in_any_case(spark, tmp_path):
         ("id", {"codec": "rar"}, "TFRECORD_INVALID_OPTION", "rar"),
         ("id", {"maxRecordsPerFile": "many"}, "TFRECORD_INVALID_OPTION", "whole number"),
         ("id", {"partitionBy": "nothing"}, "TFRECORD_INVALID_OPTION", "nothing"),
+        ("id", {"partitionOverwriteMode": "some"}, "TFRECORD_INVALID_OPTION", "static or dynamic"),
         ("id", {"partitionBy": "id"}, "TFRECORD_INVALID_PARTITIONING", "all columns"),
     ],
 )

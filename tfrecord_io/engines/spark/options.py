@@ -302,7 +302,10 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
     for path in paths:
         storage.update(storage_options(path, hadoop))
     base_path = texts.text("basePath")
-    zone = time_zone(texts.text("timeZone") or settings.time_zone)
+    given_zone = texts.text("timeZone")
+    zone = time_zone(given_zone or settings.time_zone)
+    if given_zone is not None:
+        zone_info(zone)
     on_corrupt = _on_corrupt(texts, settings)
     corrupt_column = texts.text("columnNameOfCorruptRecord") or settings.corrupt_column
     return ReadOptions(
@@ -426,7 +429,7 @@ def write_options(
     request = json.loads(options[REQUEST_OPTION]) if REQUEST_OPTION in options else {}
     partition_by = request.get("partition_by") or texts.names("partitionBy") or ()
     mode = request.get("mode") or ("overwrite" if overwrite else "append")
-    if mode == "overwrite" and partition_by and _is_dynamic(texts, settings):
+    if _is_dynamic(texts, settings) and mode == "overwrite" and partition_by:
         mode = "overwrite_partitions"
     locality = texts.text("writeLocality") or "distributed"
     if locality not in ("distributed", "local"):
