@@ -756,6 +756,8 @@ def test_the_name_of_the_corrupt_column(classic, battered):
         classic.conf.unset("spark.sql.columnNameOfCorruptRecord")
     with pytest.raises(AnalysisException, match="on_corrupt='keep'"):
         tfr_spark.read_tfrecord(classic, str(path), corrupt_column="bad")
+    with pytest.raises(AnalysisException, match="on_corrupt is 'skip'; it must be one of"):
+        tfr_spark.read_tfrecord(classic, str(path), on_corrupt="skip")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.layout import EmptyPartition
-from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode
+from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,8 +157,12 @@ def read_tfrecord(
     pyspark.errors.AnalysisException
         Nothing is there, an option that is none, or records that no one schema describes.
     """
-    if corrupt_column is not None and on_corrupt != "keep":
-        raise as_spark(OptionError("corrupt_column needs on_corrupt='keep'"))
+    try:
+        choice("on_corrupt", on_corrupt, OnCorruptRows)
+        if corrupt_column is not None and on_corrupt != "keep":
+            raise OptionError("corrupt_column needs on_corrupt='keep'")
+    except OptionError as error:
+        raise as_spark(error) from error
     _know_source(session)
     found: dict[str, Any] = {
         "recordType": record_type,
