@@ -96,7 +96,7 @@ def is_needed(options: WriteOptions, struct: StructType) -> bool:
 
 def _resolved(name: str, schema: pa.Schema, options: WriteOptions) -> str:
     """Return a column's name as the frame spells it: in Spark case hardly ever counts."""
-    if options.case_sensitive:
+    if options.case_sensitive or name in schema.names:
         return name
     return next((known for known in schema.names if known.lower() == name.lower()), name)
 
