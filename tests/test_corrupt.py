@@ -628,7 +628,7 @@ class TestKeep:
         "reading",
         [
             lambda path: tfr.compute_statistics(path, on_corrupt="keep"),
-            lambda path: tfr.convert(path, path / "out", to_format="parquet", on_corrupt="keep"),
+            lambda path: tfr.convert(path, path / "_out", to_format="parquet", on_corrupt="keep"),
             lambda path: tfr.batches(path, batch_size=2, on_corrupt="keep"),
         ],
         ids=["statistics", "convert", "batches"],
