@@ -39,18 +39,20 @@ def flip(data, position):
     return data[:position] + bytes([data[position] ^ 0x40]) + data[position + 1 :]
 
 
-@pytest.fixture(params=["mapped", "streamed", "at once"])
+@pytest.fixture(params=["mapped", "mapped and read", "read", "at once"])
 def read(request, monkeypatch, tmp_path, codec):
     """Write data to a file and read it back; keyword arguments pass on."""
     if request.param != "at once":
         monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+    is_read = request.param == "mapped and read"
+    monkeypatch.setattr(source.MappedFile, "is_read_faster", lambda self, start: is_read)
 
     def reading(data, name="part-00000-000.tfrecord", function=read_table, **options):
         path = tmp_path / name
         path.write_bytes(data)
         if function is read_table:
             options.setdefault("schema", SCHEMA)
-        return function(path, codec=codec, memory_map=request.param == "mapped", **options)
+        return function(path, codec=codec, memory_map=request.param != "read", **options)
 
     return reading
 

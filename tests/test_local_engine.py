@@ -1,7 +1,9 @@
 import gzip
 import mmap
+import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -21,6 +23,7 @@ from tfrecord_io.errors import (
     OptionError,
     SchemaMismatchError,
     TFRecordError,
+    TruncatedRecordError,
 )
 from tfrecord_io.read import plan_scan
 
@@ -33,6 +36,11 @@ def small_splits(monkeypatch):
     """Split small files, so that tests are quick."""
     monkeypatch.setattr(tasks, "_SPAN_BYTES", SPLIT)
     monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+
+
+def reads_fast(monkeypatch, answer):
+    """Decide whether mapped files are taken for such that are read faster."""
+    monkeypatch.setattr(source.MappedFile, "is_read_faster", lambda self, start: answer)
 
 
 def rows(count, start=0):
@@ -50,12 +58,16 @@ def live():
 
 class TestSplits:
     @pytest.mark.parametrize("threads", [1, 2, 5])
-    @pytest.mark.parametrize("memory_map", [True, False])
+    @pytest.mark.parametrize("how", ["mapped", "mapped and read", "read"])
     def test_same_batches_for_any_number_of_threads(
-        self, tmp_path, small_splits, threads, memory_map, codec
+        self, tmp_path, monkeypatch, small_splits, threads, how, codec
     ):
+        reads_fast(monkeypatch, how == "mapped and read")
+        monkeypatch.setattr(source, "_READ_BYTES", 700)
+        monkeypatch.setattr(source, "_READ_OVER_BYTES", 50)
         path = tmp_path / "a"
         path.write_bytes(examples(*rows(200)))
+        memory_map = how != "read"
         plan = plan_scan(path, codec=codec, memory_map=memory_map)
         batches = list(read_plan(plan, threads=threads))
         assert len(batches) > 5
@@ -109,7 +121,11 @@ class TestSplits:
         assert sum(end - start for start, end in left) == 2 * 40 * len(record)
 
     @pytest.mark.parametrize("threads", [1, 2, 5])
-    def test_payloads_that_hold_frames(self, tmp_path, small_splits, threads, codec):
+    @pytest.mark.parametrize("is_read", [False, True])
+    def test_payloads_that_hold_frames(
+        self, tmp_path, monkeypatch, small_splits, threads, is_read, codec
+    ):
+        reads_fast(monkeypatch, is_read)
         inner = records(*(example(n=k, s="inner") for k in range(200)))
         payloads = [example(n=k, s="outer") for k in range(50)]
         payloads[20] = example(b=inner, n=20)
@@ -122,7 +138,11 @@ class TestSplits:
         assert count_rows(path, threads=threads, codec=codec) == 50
 
     @pytest.mark.parametrize("threads", [1, 3])
-    def test_a_record_over_many_splits(self, tmp_path, small_splits, threads, codec):
+    @pytest.mark.parametrize("is_read", [False, True])
+    def test_a_record_over_many_splits(
+        self, tmp_path, monkeypatch, small_splits, threads, is_read, codec
+    ):
+        reads_fast(monkeypatch, is_read)
         path = tmp_path / "a"
         large = {"n": 2, "s": "y" * 20_000}
         path.write_bytes(examples({"n": 1, "s": "x"}, large, {"n": 3, "s": "z"}))
@@ -177,8 +197,7 @@ def test_nothing_but_the_file_leaves_memory(monkeypatch, tmp_path):
     size = 2 * mmap.PAGESIZE + 100
     (tmp_path / "file").write_bytes(bytes(size))
     calls = []
-    with (tmp_path / "file").open("rb") as file:
-        mapped = source.MappedFile(file.fileno(), size)
+    mapped = source.MappedFile((tmp_path / "file").open("rb"), size)
     monkeypatch.setattr(source, "_madvise", lambda *arguments: calls.append(arguments))
     monkeypatch.setattr(source, "_RELEASE_BYTES", 1)
     mapped.release(mmap.PAGESIZE + 10, 10**9)
@@ -191,14 +210,60 @@ def test_nothing_but_the_file_leaves_memory(monkeypatch, tmp_path):
 def test_a_mapped_file_may_stand_in_huge_pages(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"content")
-    with path.open("rb") as file:
-        mapped = source.MappedFile(file.fileno(), 7)
+    mapped = source.MappedFile(path.open("rb"), 7)
     assert mapped.buffer.to_pybytes() == b"content"
     # Linux tells what each mapping was advised to be: `hg` is the flag of huge pages.
     entries = Path("/proc/self/smaps").read_text().split(f"{mapped.buffer.address:x}-")
     assert str(path) in entries[1].splitlines()[0]
     flags = next(line for line in entries[1].splitlines() if line.startswith("VmFlags:"))
     assert "hg" in flags.split()
+
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@pytest.mark.skipif(
+    not SHARED_MEMORY.exists(), reason="no file system of small pages is known here"
+)
+def test_a_file_in_small_pages_is_read():
+    """Linux keeps files of this file system in pages of 4 KiB, unless it is mounted otherwise."""
+    with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
+        path, size = Path(folder) / "file", 6 * 2**20
+        path.write_bytes(bytes(size))
+        assert source.MappedFile(path.open("rb"), size).is_read_faster(0)
+        # What is mapped already costs nothing more, as a huge page costs next to nothing.
+        mapped = source.MappedFile(path.open("rb"), size)
+        assert mapped.buffer.to_pybytes() == bytes(size)
+        assert not mapped.is_read_faster(0)
+        # No huge page has room behind this place.
+        assert source.MappedFile(path.open("rb"), size).is_read_faster(size - 1)
+
+
+def test_the_file_is_closed_with_its_memory(tmp_path):
+    (tmp_path / "file").write_bytes(b"content")
+    mapped = source.MappedFile((tmp_path / "file").open("rb"), 7)
+    handle, buffer = mapped.handle, mapped.buffer
+    del mapped
+    assert handle.closed
+    assert buffer.to_pybytes() == b"content"
+
+
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec):
+    monkeypatch.setattr(source, "_READ_BYTES", 4096)
+    path = tmp_path / "a"
+    path.write_bytes(examples(*rows(10_000)))
+    frames = [len(frame(example(**row))) for row in rows(10_000)]
+    schema = pa.schema([("n", pa.int64())])
+    plan = plan_scan(path, schema=schema, memory_map=False, batch_rows=100, codec=codec)
+    batches = read_plan(plan, threads=1)
+    seen = next(batches).num_rows
+    whole = 9_000
+    os.truncate(path, sum(frames[:whole]) + 20)
+    with pytest.raises(TruncatedRecordError) as caught:
+        for batch in batches:
+            seen += batch.num_rows
+    assert seen == whole
+    assert (caught.value.offset, caught.value.record) == (sum(frames[:whole]), whole)
 
 
 class TestManyFiles:

@@ -225,7 +225,7 @@ class ScanOptions:
     limits : Limits
         See `tfrecord_io.options.Limits`.
     memory_map : bool
-        Whether plain local files are mapped into memory instead of read.
+        Whether plain local files may be mapped into memory instead of read.
     codec : {"auto", "native", "reference"}
         See `tfrecord_io.codec.get_codec`.
     """

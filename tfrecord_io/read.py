@@ -125,7 +125,7 @@ def plan_scan(
     batch_rows : int
         Most rows of one batch.
     memory_map : bool
-        Whether plain local files are mapped into memory. They must not be cut short in place
+        Whether plain local files may be mapped into memory. They must not be cut short in place
         meanwhile: the operating system then ends the process.
     sample_files : int, optional
         Look for the schema in so many files at most instead of in all.

@@ -1,12 +1,15 @@
 """The bytes of one file in windows, plain or decompressed, mapped or read.
 
-A decoder asks for the window at its offset and takes what it can of it. Three sources give windows:
+A decoder asks for the window at its offset and takes what it can of it. Four sources give windows:
 
 - `_Held`: a small plain local file, read as a whole.
 - `_Mapped`: any other plain local file, mapped as a whole, once for all threads that read parts of
   it. Nothing is copied, and what was read leaves memory again. The file must not be cut
   short in place meanwhile: the operating system then ends the process. Writers that replace files
   (ours, Hadoop's, most others) are safe.
+- `_Read`: one that is not to be mapped, or takes longer to map than to read: all of it is looked
+  at, and it does not stand in huge pages. A file that is written, copied or read a little at a time
+  stands in small ones, and so does every file where the kernel or the file system has no others.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
   crosses from one chunk into the next is copied together, once. Those of remote files are
   `tfrecord_io.ranges`, which are fetched ahead of the decoder.
@@ -21,11 +24,14 @@ from __future__ import annotations
 import ctypes
 import io
 import mmap
+import os
+import resource
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
@@ -49,10 +55,21 @@ _SMALL_BYTES = 256 * 1024
 #: Mapped bytes are looked at, and leave memory again, so many at a time: that makes threads wait.
 _RELEASE_BYTES = 16 * 1024 * 1024
 
-# `mmap.madvise` holds the interpreter's lock meanwhile, for which the other threads would wait.
-# This one checks no bounds.
+#: A local file is read in so many bytes at a time, and over the place where its reader stops, since
+#: the last record goes over it.
+_READ_BYTES = 16 * 1024 * 1024
+_READ_OVER_BYTES = 64 * 1024
+
+#: A huge page, and how much of a file Linux maps at a time where there is none.
+_HUGE_PAGE_BYTES = 2 * 1024 * 1024
+_FAULT_BYTES = 64 * 1024
+
+# `mmap.madvise`, or an index into memory, holds the interpreter's lock meanwhile, for which the
+# other threads would wait. These check no bounds.
 _madvise = ctypes.CDLL(None).madvise
 _madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+_memchr = ctypes.CDLL(None).memchr
+_memchr.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
 
 #: Linux alone has them.
 _HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -110,11 +127,16 @@ class OpenFile:
         The file as another one has it in memory, who found it plain and local.
     decompress_ahead : bool
         Whether a compressed file is decompressed by a thread of its own, ahead of the caller.
+    goes_through : bool
+        Whether the caller goes through all bytes and keeps none. Those of a mapped file are read
+        then where that takes less than to map them.
 
     Attributes
     ----------
     source : Source
         Its bytes.
+    glanced : Source
+        The same, for whoever looks at few of them.
     compression : str or None
         What it turned out to be compressed with.
     mapped : MappedFile or None
@@ -132,6 +154,7 @@ class OpenFile:
         first: FirstRange | None = None,
         mapped: MappedFile | None = None,
         decompress_ahead: bool = False,
+        goes_through: bool = False,
     ) -> None:
         self.source: Source
         self.compression = None
@@ -139,20 +162,23 @@ class OpenFile:
         self._opened: BinaryIO | Ranges | _Mapped
         self._decompress_ahead = decompress_ahead
         self._chunks: Generator[bytes, None, None] | None = None
-        if mapped is not None:
-            self.source = self._opened = _Mapped(mapped, start, stop)
-            return
-        if options.compression != "infer":
-            self.compression = normalize_compression(options.compression)
-        self._limit = options.limits.max_decompressed_bytes
-        if storage.local_path(file.path) is not None:
-            self._open_local(storage, file, options, start, stop)
-        else:
-            if self.compression is not None and start:
-                start, stop, first = 0, None, None
-            self._open_remote(
-                range_fetcher(storage, file), file, options, start=start, stop=stop, first=first
-            )
+        if mapped is None:
+            if options.compression != "infer":
+                self.compression = normalize_compression(options.compression)
+            self._limit = options.limits.max_decompressed_bytes
+            if storage.local_path(file.path) is not None:
+                self._open_local(storage, file, options, start, stop)
+            else:
+                if self.compression is not None and start:
+                    start, stop, first = 0, None, None
+                self._open_remote(
+                    range_fetcher(storage, file), file, options, start=start, stop=stop, first=first
+                )
+        if self.mapped is not None:
+            self.source = self._opened = _Mapped(self.mapped, start, stop)
+        self.glanced = self.source
+        if self.mapped is not None and goes_through and self.mapped.is_read_faster(start):
+            self.source = _Read(self.mapped.handle, self.mapped.buffer.size, start, stop)
 
     def _open_local(
         self, storage: Storage, file: ScanFile, options: ScanOptions, start: int, stop: int | None
@@ -175,12 +201,9 @@ class OpenFile:
             elif data is not None:
                 self.source = _Held(data)
             elif options.memory_map:
-                self.mapped = MappedFile(handle.fileno(), file.size)
-                handle.close()
-                self.source = self._opened = _Mapped(self.mapped, start, stop)
+                self.mapped = MappedFile(handle, file.size)
             else:
-                handle.seek(start)
-                self.source = _Streamed(lambda: _chunk(handle), size=file.size, start=start)
+                self.source = _Read(handle, file.size, start, stop)
         except BaseException:
             self.close()
             raise
@@ -257,12 +280,6 @@ def head_of(fetch: Fetch, file: ScanFile) -> bytes:
     return bytes(fetch(0, min(HEAD_BYTES, file.size)))
 
 
-def _chunk(file: Any) -> memoryview:
-    """Read the next bytes of a file, where Arrow can into memory that was in use before."""
-    buffer = memoryview(pa.allocate_buffer(_CHUNK_BYTES))
-    return buffer[: file.readinto(buffer)]
-
-
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
@@ -293,8 +310,8 @@ class MappedFile:
 
     Parameters
     ----------
-    descriptor : int
-        The open file; it may be closed afterwards.
+    handle : BinaryIO
+        The open file. It is closed with this object.
     size : int
         Its length in bytes.
 
@@ -302,20 +319,38 @@ class MappedFile:
     ----------
     buffer : pyarrow.Buffer
         All of it. Only what is looked at takes memory.
+    handle : BinaryIO
+        The open file.
     """
 
-    def __init__(self, descriptor: int, size: int) -> None:
+    def __init__(self, handle: BinaryIO, size: int) -> None:
+        self.handle = handle
         self.buffer = pa.py_buffer(
-            mmap.mmap(descriptor, size, access=mmap.ACCESS_READ) if size else b""
+            mmap.mmap(handle.fileno(), size, access=mmap.ACCESS_READ) if size else b""
         )
+        weakref.finalize(self, handle.close)
         if size and _HUGE_PAGES is not None:
             # What comes from the disk then stands in pages of 2 MiB, of which this and each later
             # reader maps one at a time, not 16 of 4 KiB. A kernel without them says so in vain.
             _madvise(self.buffer.address, size, _HUGE_PAGES)
         self._lock = threading.Lock()
+        self._is_read_faster: bool | None = None
         # Ranges that were read, and how many bytes these are.
         self._read: list[tuple[int, int]] = []
         self._read_bytes = 0
+
+    def is_read_faster(self, start: int) -> bool:
+        """Return whether to read from `start` on takes less than to map: no huge pages are there.
+
+        One of 2 MiB is mapped in less time than it is read. Small ones take twice as long as that.
+        """
+        with self._lock:
+            if self._is_read_faster is None:
+                # What stands first may have been read a little at a time, to tell what the file is.
+                page = (start // _HUGE_PAGE_BYTES + 1) * _HUGE_PAGE_BYTES
+                end = page + _HUGE_PAGE_BYTES
+                self._is_read_faster = end > self.buffer.size or not _is_huge(self.buffer, page)
+            return self._is_read_faster
 
     def release(self, start: int, end: int) -> None:
         """Let what stands between two offsets leave memory; it comes back when it is needed.
@@ -334,6 +369,21 @@ class MappedFile:
         for first, last in _joined(ranges):
             first -= first % mmap.PAGESIZE
             _madvise(self.buffer.address + first, last - first, mmap.MADV_DONTNEED)
+
+
+def _is_huge(buffer: pa.Buffer, start: int) -> bool:
+    """Look at what may be a huge page, and tell by the faults whether it was mapped as one."""
+    places = range(start, start + _HUGE_PAGE_BYTES, _FAULT_BYTES)
+    before = _faults()
+    for place in places:
+        _memchr(buffer.address + place, 0, 1)
+    return _faults() - before < len(places) // 4
+
+
+def _faults() -> int:
+    """Return how many pages this thread had to wait for; but on Linux, the process."""
+    used = resource.getrusage(getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF))
+    return used.ru_minflt + used.ru_majflt
 
 
 def _joined(ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -372,6 +422,41 @@ class _Mapped:
         if self._released < end:
             self._file.release(self._released, end)
             self._released = end
+
+
+class _Read:
+    """A part of a local file, read at its places; what it gave out stays good."""
+
+    is_mapped = False
+
+    def __init__(self, handle: BinaryIO, size: int, start: int, stop: int | None) -> None:
+        self.size: int | None = size
+        self._handle = handle
+        self._end = size
+        self._stop = size if stop is None else min(stop + _READ_OVER_BYTES, size)
+        self._begin = start
+        self._buffer = pa.py_buffer(b"")
+
+    def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
+        start = offset - self._begin
+        if not 0 <= start <= self._buffer.size - needed:
+            end = max(min(offset + _READ_BYTES, self._stop), min(offset + needed, self._end))
+            self._buffer = self._range(offset, max(end - offset, 0))
+            self._begin, start = offset, 0
+        return self._buffer, start
+
+    def _range(self, offset: int, count: int) -> pa.Buffer:
+        # Where Arrow can, this is memory that was in use before.
+        buffer = pa.allocate_buffer(count)
+        view = memoryview(buffer)
+        there = 0
+        while there < count:
+            more = os.preadv(self._handle.fileno(), [view[there:]], offset + there)
+            if not more:
+                # The file was cut short.
+                break
+            there += more
+        return buffer.slice(0, there)
 
 
 class _Held:

@@ -49,7 +49,7 @@ from tfrecord_io.frames import Damage, FrameCounter, find_start, walk, walk_skip
 from tfrecord_io.parallel import in_order
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.ranges import Fetch, FirstRange, FirstRanges
-from tfrecord_io.schema import wire_schema
+from tfrecord_io.schema import schema_without_views, wire_schema
 from tfrecord_io.source import MappedFile, OpenFile, Source, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.work import Counting, Decoding, Observing, Work, shifted
@@ -166,10 +166,11 @@ def run_span(
     first: FirstRange | None = None,
     mapped: MappedFile | None = None,
     decompress_ahead: bool = False,
+    goes_through: bool = False,
 ) -> Iterator[Any]:
     """Give a `Begin`, the items, and an `End`.
 
-    For `first`, `mapped` and `decompress_ahead` see `tfrecord_io.source.OpenFile`.
+    For the last four arguments see `tfrecord_io.source.OpenFile`.
     """
     damage = Damage(keeps_bytes=options.corrupt_column is not None)
     opened = OpenFile(
@@ -181,12 +182,13 @@ def run_span(
         first=first,
         mapped=mapped,
         decompress_ahead=decompress_ahead,
+        goes_through=goes_through,
     )
     with opened:
         source: Source = opened.source
         start: int | None = span.start
         if span.search:
-            start = find_start(source, codec, span.start, span.stop)
+            start = find_start(opened.glanced, codec, span.start, span.stop)
         yield Begin(offset=start)
         if start is None:
             return
@@ -333,6 +335,8 @@ class Runner:
         How files are read.
     make_work : callable
         Takes a file and returns a new `tfrecord_io.work.Work`.
+    goes_through : bool
+        Whether the work goes through all bytes and keeps none, see `tfrecord_io.source.OpenFile`.
     """
 
     def __init__(
@@ -341,11 +345,15 @@ class Runner:
         storage_options: Mapping[str, Any],
         options: ScanOptions,
         make_work: Callable[[ScanFile], Work],
+        *,
+        goes_through: bool,
     ) -> None:
         self._storages = [open_storage(url, storage_options)[0] for url in locations]
         self._options = options
         self._codec = get_codec(options.codec)
         self._make_work = make_work
+        # What is looked for behind damage may be far away.
+        self._goes_through = goes_through and options.on_corrupt == "raise"
         self._joined = functools.partial(joined, is_kept=options.on_corrupt == "keep")
 
     def run(self, task: ScanTask, ahead: FirstRanges[ScanTask] | None = None) -> Iterator[Any]:
@@ -440,6 +448,7 @@ class Runner:
                 first=first,
                 mapped=mapped,
                 decompress_ahead=decompress_ahead,
+                goes_through=self._goes_through,
             )
 
         return run
@@ -453,18 +462,19 @@ def decoding(plan: ScanPlan, others: Mapping[str, ScanPlan] | None = None) -> Ru
     others = others or {}
     options = plan.options.decode_options()
     codec = get_codec(plan.options.codec)
-    decoders = {
-        id(one): codec.decoder(
-            wire_schema(one.file_schema, reading=True, rounded=one.rounded), options
-        )
+    wires = {
+        id(one): wire_schema(one.file_schema, reading=True, rounded=one.rounded)
         for one in (plan, *others.values())
     }
+    decoders = {key: codec.decoder(wire, options) for key, wire in wires.items()}
+    # Views are of the file's own bytes.
+    keeps = any(wire != schema_without_views(wire) for wire in wires.values())
 
     def work(file: ScanFile) -> Work:
         of_file = others.get(file.url, plan)
         return Decoding(decoders[id(of_file)].fresh(), of_file, file)
 
-    return Runner(plan.locations, plan.storage_options, plan.options, work)
+    return Runner(plan.locations, plan.storage_options, plan.options, work, goes_through=not keeps)
 
 
 def observing(plan: ScanPlan, options: ScanOptions) -> Runner:
@@ -474,7 +484,7 @@ def observing(plan: ScanPlan, options: ScanOptions) -> Runner:
     def work(file: ScanFile) -> Work:
         return Observing(codec.observer(of_codec), file)
 
-    return Runner(plan.locations, plan.storage_options, options, work)
+    return Runner(plan.locations, plan.storage_options, options, work, goes_through=True)
 
 
 def counting(plan: ScanPlan) -> Runner:
@@ -486,7 +496,7 @@ def counting(plan: ScanPlan) -> Runner:
         del file
         return Counting(FrameCounter(codec, options.limits))
 
-    return Runner(plan.locations, plan.storage_options, options, work)
+    return Runner(plan.locations, plan.storage_options, options, work, goes_through=False)
 
 
 def warned(items: Iterable[Any]) -> Iterator[Any]:

@@ -179,8 +179,9 @@ def read_table(
     batch_rows : int
         Most rows of one batch.
     memory_map : bool
-        Whether plain local files are mapped into memory, which is fastest. They must not be cut
-        short in place meanwhile: the operating system then ends the process.
+        Whether plain local files may be mapped into memory, where that is faster than to read them
+        and for columns of views. They must not be cut short in place meanwhile: the operating
+        system then ends the process.
     sample_files : int, optional
         Look for the schema in so many files at most instead of in all.
     threads : int, optional
