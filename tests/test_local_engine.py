@@ -1,3 +1,4 @@
+import contextlib
 import gzip
 import mmap
 import os
@@ -253,7 +254,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec)
     path = tmp_path / "a"
     path.write_bytes(examples(*rows(10_000)))
     frames = [len(frame(example(**row))) for row in rows(10_000)]
-    schema = pa.schema([("n", pa.int64())])
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
     plan = plan_scan(path, schema=schema, memory_map=False, batch_rows=100, codec=codec)
     batches = read_plan(plan, threads=1)
     seen = next(batches).num_rows
@@ -296,13 +297,57 @@ class TestManyFiles:
         assert not live()
 
     def test_a_reader_that_is_left_stops_its_threads(self, tmp_path):
-        for part in range(50):
+        for part in range(500):
             (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(5)))
         reader = scan(tmp_path, threads=4)
         reader.read_next_batch()
         assert live()
         del reader
         assert not live()
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_small_files_are_told_apart(self, tmp_path, threads):
+        """Whoever goes through the tasks goes on behind an error, or before a task has ended."""
+        for part in range(50):
+            (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(5, part * 10)))
+        (tmp_path / "part-00003").write_bytes(b"nothing")
+        (tmp_path / "part-00020").write_bytes(examples(*rows(3, 200)) + b"x")
+        (tmp_path / "part-00030").write_bytes(b"")
+        plan = plan_scan(tmp_path, schema=pa.schema([("n", pa.int64())]), batch_rows=2)
+        told = {}
+        with contextlib.closing(tasks.decoding(plan).run_all(plan.tasks, threads)) as streams:
+            for part, items in enumerate(streams):
+                told[part] = seen = []
+                try:
+                    for batch in items:
+                        seen += batch["n"].to_pylist()
+                        if part % 7 == 0:
+                            break
+                except TFRecordError as error:
+                    seen.append(error.path)
+        expected = {part: [row["n"] for row in rows(5, part * 10)] for part in range(50)}
+        expected |= {part: expected[part][:2] for part in range(0, 50, 7)}
+        expected[3] = [str(tmp_path / "part-00003")]
+        expected[20] = [200, 201, 202, str(tmp_path / "part-00020")]
+        expected[30] = []
+        assert told == expected
+        assert not live()
+
+    def test_small_files_are_handed_over_together(self, tmp_path, monkeypatch):
+        for part in range(50):
+            (tmp_path / f"part-{part:05d}").write_bytes(examples(*rows(5, part * 10)))
+        (tmp_path / "part-00020").write_bytes(examples(*rows(2000)))
+        plan = plan_scan(tmp_path, schema=pa.schema([("n", pa.int64())]))
+        works = []
+        in_order = parallel.in_order
+
+        def counted(given, **options):
+            return in_order((works.append(work) or work for work in given), **options)
+
+        monkeypatch.setattr(tasks, "in_order", counted)
+        assert sum(batch.num_rows for batch in read_plan(plan, threads=2)) == 49 * 5 + 2000
+        # 16 and 4 before the large one, which is alone, and 16 and 13 behind it.
+        assert len(works) == 5
 
     def test_the_first_error_in_order_is_raised(self, tmp_path):
         for part in range(20):
@@ -368,8 +413,9 @@ class TestDecompressingAhead:
         assert not live()
 
     def test_a_reader_that_is_left_stops_the_thread(self, tmp_path, found):
-        (tmp_path / "a.gz").write_bytes(gzip.compress(examples(*rows(3000))))
-        reader = scan(tmp_path, schema=pa.schema([("n", pa.int64())]), threads=2, batch_rows=10)
+        (tmp_path / "a.gz").write_bytes(gzip.compress(examples(*rows(20_000))))
+        schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+        reader = scan(tmp_path, schema=schema, threads=2, batch_rows=10)
         assert next(reader).num_rows == 10
         assert live()
         del reader
@@ -547,7 +593,7 @@ class TestInOrder:
             finally:
                 closed.append(threading.get_ident())
 
-        streams = self.run([work] * 3, threads=1)
+        streams = self.run([work] * 3, threads=1, budget_bytes=100)
         assert next(next(streams)) == 0
         assert next(next(streams)) == 0
         assert len(closed) == 1

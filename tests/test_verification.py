@@ -17,6 +17,7 @@ from tests.support import wire
 from tests.support.frames import example, frame
 from tests.support.servers import Server
 from tests.support.trees import data_files, tree
+from tfrecord_io import tasks
 from tfrecord_io.cli.main import program
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.storage import open_storage
@@ -277,7 +278,10 @@ class TestParts:
         assert (report.record_type, report.is_sound) == ("ByteArray", True)
 
 
-def test_what_is_no_fault_of_the_data_is_raised(data: Path) -> None:
+def test_what_is_no_fault_of_the_data_is_raised(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "_GROUP_TASKS", 1)
     with pytest.raises(tfr.OptionError, match="gzip"):
         tfr.verify(data, compression="gzip")
 

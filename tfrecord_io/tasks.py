@@ -63,6 +63,12 @@ _REMOTE_SPAN_BYTES = 64 * 1024 * 1024
 #: A local file has a multiple of so many spans of one length: two or four threads end together.
 _SPANS = 4
 
+#: Tasks of local files are worked on one after the other, in one go, if they are small: up to so
+#: many bytes together. Each by itself would take longer to hand over than to read. Not too many, as
+#: a disk or a network file system may make each wait.
+_GROUP_BYTES = 128 * 1024
+_GROUP_TASKS = 16
+
 #: Rows of one file that "skip_file" holds before it reads the file twice.
 _HELD_BYTES = 64 * 1024 * 1024
 
@@ -324,6 +330,36 @@ def item_bytes(item: Any) -> int:
     return item.get_total_buffer_size() if isinstance(item, pa.RecordBatch) else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """Behind the items of a task."""
+
+    error: Exception | None
+
+
+def _taken_apart(items: Iterator[Any], count: int) -> Iterator[Iterator[Any]]:
+    """Give the items of each of some tasks that were worked on one after the other."""
+    ended: _Ended | None
+
+    def of_one() -> Iterator[Any]:
+        nonlocal ended
+        for item in items:
+            if isinstance(item, _Ended):
+                ended = item
+                break
+            yield item
+        if ended is not None and ended.error is not None:
+            raise ended.error
+
+    for _ in range(count):
+        ended = None
+        yield of_one()
+        while ended is None:
+            # What was not taken.
+            item = next(items)
+            ended = item if isinstance(item, _Ended) else None
+
+
 class Runner:
     """Runs tasks: what `read_task` and the threads of the local engine have in common.
 
@@ -356,18 +392,23 @@ class Runner:
         self._goes_through = goes_through and options.on_corrupt == "raise"
         self._joined = functools.partial(joined, is_kept=options.on_corrupt == "keep")
 
-    def run(self, task: ScanTask, ahead: FirstRanges[ScanTask] | None = None) -> Iterator[Any]:
+    def run(
+        self,
+        task: ScanTask,
+        ahead: FirstRanges[ScanTask] | None = None,
+        note: Note | None = None,
+    ) -> Iterator[Any]:
         """Give a task's items, worked on in this thread as one span, warnings among them."""
 
-        def items() -> Iterator[Any]:
+        def items(note: Note | None = None) -> Iterator[Any]:
             exact = self._settled(task)
             spans = [Span(start=exact.start, stop=exact.end)]
             run = self._span(exact, ahead)
-            return self._joined(exact, zip(spans, map(run, spans), strict=True), run)
+            return self._joined(exact, zip(spans, map(run, spans), strict=True), run, note)
 
         if self._options.on_corrupt == "skip_file":
             return whole_or_nothing(task.file, items)
-        return items()
+        return items(note)
 
     def _settled(self, task: ScanTask) -> ScanTask:
         if not task.search:
@@ -381,9 +422,9 @@ class Runner:
     ) -> Generator[Iterator[Any], None, None]:
         """Give each task's items, in the order of the tasks, worked on by threads.
 
-        For `note` see `joined`; it is called in this thread.
+        For `note` see `joined`; any of the threads may call it.
         """
-        begun: deque[tuple[ScanTask, list[Span], _Run | None]] = deque()
+        begun: deque[tuple[list[ScanTask], list[Span], _Run | None]] = deque()
         tasks = iter(tasks)
         head = list(itertools.islice(tasks, threads))
         has_idle_threads = len(head) < threads
@@ -391,16 +432,16 @@ class Runner:
         ahead = FirstRanges(self._first_range)
 
         def works() -> Iterator[Callable[[], Iterator[Any]]]:
-            for task in ahead.over(tasks):
-                if self._options.on_corrupt == "skip_file":
-                    begun.append((task, [], None))
-                    yield functools.partial(self.run, task, ahead)
+            for group in self._grouped(ahead.over(tasks), 1 if has_idle_threads else _GROUP_TASKS):
+                if len(group) > 1 or self._options.on_corrupt == "skip_file":
+                    begun.append((group, [], None))
+                    yield functools.partial(self._run_each, group, ahead, note)
                     continue
-                task = self._settled(task)
+                task = self._settled(group[0])
                 storage = self._storages[task.file.location]
                 spans, mapped = file_spans(storage, task, self._options)
                 run = self._span(task, ahead, mapped, decompress_ahead=has_idle_threads)
-                begun.append((task, spans, run))
+                begun.append(([task], spans, run))
                 for span in spans:
                     yield functools.partial(run, span)
 
@@ -410,12 +451,44 @@ class Runner:
                 if not begun:
                     # The error that kept the task from its spans.
                     next(first)
-                task, spans, redo = begun.popleft()
+                group, spans, redo = begun.popleft()
                 if redo is not None:
                     of_task = zip(spans, itertools.chain([first], streams), strict=False)
-                    yield self._joined(task, of_task, redo, note)
+                    yield self._joined(group[0], of_task, redo, note)
                 else:
-                    yield first
+                    yield from _taken_apart(first, len(group))
+
+    def _grouped(self, tasks: Iterable[ScanTask], most: int) -> Iterator[list[ScanTask]]:
+        """Put small tasks of local files that follow each other together."""
+        group: list[ScanTask] = []
+        room = 0
+        for task in tasks:
+            is_local = self._storages[task.file.location].local_path(task.file.path) is not None
+            size = task.bytes if is_local else _GROUP_BYTES
+            if group and size > room:
+                yield group
+                group = []
+            if not group:
+                room = _GROUP_BYTES
+            group.append(task)
+            room -= size
+            if room <= 0 or len(group) == most:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _run_each(
+        self, tasks: list[ScanTask], ahead: FirstRanges[ScanTask], note: Note | None
+    ) -> Iterator[Any]:
+        """Give the items of one task after the other, and behind each an `_Ended`."""
+        for task in tasks:
+            try:
+                yield from self.run(task, ahead, note)
+            except Exception as error:  # noqa: BLE001, PERF203 - raised where it is taken
+                yield _Ended(error=error)
+            else:
+                yield _Ended(error=None)
 
     def _first_range(self, task: ScanTask) -> tuple[Fetch, int, int] | None:
         file, storage = task.file, self._storages[task.file.location]
