@@ -1,4 +1,5 @@
 import contextlib
+import gc
 import gzip
 import mmap
 import os
@@ -27,6 +28,8 @@ from tfrecord_io.errors import (
     TruncatedRecordError,
 )
 from tfrecord_io.read import plan_scan
+from tfrecord_io.statistics import compute_statistics
+from tfrecord_io.verification import verify
 
 SPLIT = 2_000
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
@@ -280,6 +283,23 @@ class TestManyFiles:
         read_table(tmp_path, threads=3)
         assert not live()
 
+    @pytest.mark.parametrize(
+        "function", [read_table, infer_schema, count_rows, compute_statistics, verify]
+    )
+    def test_threads_end_while_an_error_is_kept(self, tmp_path, small_splits, function):
+        """A notebook keeps the last error, and its traceback all that was under way."""
+        path = tmp_path / "a"
+        path.write_bytes(b"?" + examples(*rows(2000)))
+        gc.disable()
+        try:
+            with pytest.raises(TFRecordError) as caught:
+                if not function(path, threads=3).is_sound:
+                    raise TFRecordError("verify tells, and raises nothing")
+            assert not live()
+        finally:
+            gc.enable()
+        assert caught.value
+
     @pytest.mark.parametrize("threads", [0, -1, 1.5, True])
     def test_wrong_number(self, tmp_path, threads):
         (tmp_path / "a").write_bytes(examples(*rows(1)))
@@ -505,6 +525,57 @@ class TestInOrder:
         with pytest.raises(KeyboardInterrupt):
             consume()
         assert not live()
+
+    def test_errors_are_kept_by_nobody(self):
+        """Else what their tracebacks lead to, and its threads, would stay for good."""
+
+        def bad():
+            raise ValueError("bad")
+            yield
+
+        def consume():
+            streams = self.run([bad] * 100)
+            for items in streams:
+                yield from items
+
+        with pytest.raises(ValueError, match="bad"):
+            next(consume())
+        gc.collect()
+        assert not live()
+
+    def test_the_collector_may_close_it_on_a_thread_that_has_its_lock(self, monkeypatch):
+        class Collecting(threading.Condition):
+            def notify_all(self):
+                super().notify_all()
+                if is_left and threading.current_thread().name.startswith("tfrecord-io-"):
+                    gc.collect()
+
+        monkeypatch.setattr(threading, "Condition", Collecting)
+        is_left = False
+        goes_on = threading.Event()
+
+        def work():
+            for _ in range(10):
+                yield 1
+                goes_on.wait(10)
+
+        gc.disable()
+        try:
+            # Each item is handed on alone, and there is room for all.
+            options = {"item_bytes": lambda item: 10**7, "budget_bytes": 10**9}
+            streams = self.run([work] * 4, **options)
+            next(next(streams))
+            cycle = [streams]
+            cycle.append(cycle)
+            del streams, cycle
+            is_left = True
+            goes_on.set()
+            end = time.monotonic() + 10
+            while live() and time.monotonic() < end:
+                time.sleep(0.01)
+            assert not live()
+        finally:
+            gc.enable()
 
     def test_no_works(self):
         assert list(self.run([])) == []

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from tfrecord_io.options import positive
 
@@ -93,6 +93,26 @@ def read_ahead(
         yield from itertools.chain.from_iterable(streams)
 
 
+class Failed(Protocol):
+    """What keeps an error until its turn comes."""
+
+    error: BaseException | None
+
+
+def raise_once(failed: Failed) -> NoReturn:
+    """Raise an error that is kept, and keep it no more.
+
+    Its traceback leads to all who wait for it, and from there back to where it was kept: threads
+    that hold on to it would never end.
+    """
+    error, failed.error = failed.error, None
+    assert error is not None
+    try:
+        raise error
+    finally:
+        del error
+
+
 class _Stream(Generic[T]):
     """One work, and its items that wait to be taken."""
 
@@ -158,9 +178,10 @@ class _Pool(Generic[T]):
             self.stop()
             if self._own is not None:
                 self._own.source.close()
-            for thread in self.threads:
-                # A generator may be closed by the garbage collector, on any thread.
-                if thread is not threading.current_thread():
+            # The garbage collector may close a generator on any thread, and on one of these while
+            # it has the lock that the others need to end.
+            if threading.current_thread() not in self.threads:
+                for thread in self.threads:
                     thread.join()
             _RUNNING.discard(self)
 
@@ -187,7 +208,7 @@ class _Pool(Generic[T]):
                 # Nothing here holds what the caller drops.
                 yield items.popleft()
         if stream.error is not None:
-            raise stream.error
+            raise_once(stream)
 
     def _taken(self, stream: _Stream[T]) -> deque[T]:
         with self._changed:
@@ -221,9 +242,9 @@ class _Pool(Generic[T]):
             if self._own is None:
                 self._own = self._pull(waits=False)
             elif not self._step(self._own):
-                error, self._own = self._own.error, None
-                if isinstance(error, KeyboardInterrupt):
-                    raise error
+                own, self._own = self._own, None
+                if isinstance(own.error, KeyboardInterrupt):
+                    raise_once(own)
 
     def _can_work(self) -> bool:
         if self._own is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
@@ -191,20 +192,20 @@ def observe_files(
     seen = Observation()
     known: set[Hashable] = set()
     tasks = [ScanTask(file=file) for file in files]
-    for task, items in zip(
-        tasks, observing(plan, options).run_all(tasks, threads, note), strict=True
-    ):
-        if progress is not None:
-            progress(done, total)
-        done += task.file.size
-        for item in items:
-            if isinstance(item, Observed):
-                # Merged one by one: what is held does not grow with the number of files.
-                more = item.observation(known)
-                seen = merge([seen, more], limits=options.limits)
-                known |= more.traits
-            elif tell_damage:
-                warn(item, CorruptDataWarning)
+    streams = observing(plan, options).run_all(tasks, threads, note)
+    with contextlib.closing(streams):
+        for task, items in zip(tasks, streams, strict=True):
+            if progress is not None:
+                progress(done, total)
+            done += task.file.size
+            for item in items:
+                if isinstance(item, Observed):
+                    # Merged one by one: what is held does not grow with the number of files.
+                    more = item.observation(known)
+                    seen = merge([seen, more], limits=options.limits)
+                    known |= more.traits
+                elif tell_damage:
+                    warn(item, CorruptDataWarning)
     return seen
 
 

@@ -46,7 +46,7 @@ from tfrecord_io.errors import (
     warn,
 )
 from tfrecord_io.frames import Damage, FrameCounter, find_start, walk, walk_skipping
-from tfrecord_io.parallel import in_order
+from tfrecord_io.parallel import in_order, raise_once
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.ranges import Fetch, FirstRange, FirstRanges
 from tfrecord_io.schema import schema_without_views, wire_schema
@@ -330,11 +330,11 @@ def item_bytes(item: Any) -> int:
     return item.get_total_buffer_size() if isinstance(item, pa.RecordBatch) else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Ended:
     """Behind the items of a task."""
 
-    error: Exception | None
+    error: BaseException | None
 
 
 def _taken_apart(items: Iterator[Any], count: int) -> Iterator[Iterator[Any]]:
@@ -349,7 +349,7 @@ def _taken_apart(items: Iterator[Any], count: int) -> Iterator[Iterator[Any]]:
                 break
             yield item
         if ended is not None and ended.error is not None:
-            raise ended.error
+            raise_once(ended)
 
     for _ in range(count):
         ended = None

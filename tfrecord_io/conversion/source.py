@@ -6,6 +6,7 @@ scheduler nor the number of workers. A plan pickles; `read_piece` carries out on
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -278,8 +279,8 @@ def read_piece(
         Batches of the plan's schema, and what was left out.
     """
     if plan.file_format is None or piece.piece is None:
-        runner = decoding(plan.scan)
-        yield from itertools.chain.from_iterable(runner.run_all([piece.task], threads))
+        with contextlib.closing(decoding(plan.scan).run_all([piece.task], threads)) as tasks:
+            yield from itertools.chain.from_iterable(tasks)
         return
     file = piece.task.file
     storage = open_storage(plan.scan.locations[file.location], plan.scan.storage_options)[0]

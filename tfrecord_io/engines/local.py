@@ -344,5 +344,5 @@ def count_rows(
     )
     unknown = [task for task in plan.tasks if task.rows is None]
     known = sum(task.rows for task in plan.tasks if task.rows is not None)
-    counts = counting(plan).run_all(unknown, thread_count(threads))
-    return known + int(sum(itertools.chain.from_iterable(counts)))
+    with contextlib.closing(counting(plan).run_all(unknown, thread_count(threads))) as counts:
+        return known + int(sum(itertools.chain.from_iterable(counts)))
