@@ -200,6 +200,12 @@ class TestSingleFile:
             convert(parquet, tmp_path / "x.tfrecord")
         assert tree(tmp_path) == before
 
+    def test_error_before_the_source_is_looked_at(self, parquet: Path, tmp_path: Path) -> None:
+        convert(parquet, tmp_path / "ds")
+        (tmp_path / "damaged.tfrecord").write_bytes(b"x" * 100)
+        with pytest.raises(DatasetExistsError):
+            convert(tmp_path / "damaged.tfrecord", tmp_path / "ds")
+
     @pytest.mark.parametrize("mode", ["error", "ignore"])
     def test_a_file_that_appears_meanwhile_stays(
         self, parquet: Path, tmp_path: Path, mode: Any

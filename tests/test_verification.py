@@ -388,6 +388,25 @@ def test_the_command(data: Path) -> None:
     assert CliRunner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
 
 
+@pytest.mark.parametrize("name", ["x.parquet", "x.csv.gz", "x.json/"])
+def test_repaired_data_get_no_name_of_another_format(data: Path, name: str) -> None:
+    target = data.parent / name
+    with pytest.raises(tfr.OptionError, match="the target's name says"):
+        tfr.repair(data, f"{target}/" if name.endswith("/") else target)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("name", ["there", "there.tfrecord", "data/below"])
+def test_a_repair_is_refused_before_anything_is_read(data: Path, tmp_path: Path, name: str) -> None:
+    tfr.write_table(pa.table({"x": [1]}), tmp_path / "there")
+    (tmp_path / "there.tfrecord").touch()
+    seen: list[int] = []
+    kind = tfr.OptionError if name.startswith("data") else tfr.DatasetExistsError
+    with pytest.raises(kind):
+        tfr.repair(data, tmp_path / name, progress=lambda *_: seen.append(1))
+    assert not seen
+
+
 def test_the_command_repair(data: Path, tmp_path: Path) -> None:
     flip(part(data, 1), 20)
     arguments = ["repair", str(data), str(tmp_path / "sound"), "--compression", "gzip"]

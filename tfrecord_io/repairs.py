@@ -14,7 +14,10 @@ from typing import Any
 import pyarrow as pa
 
 from tfrecord_io.conversion import ConvertProgress, convert
-from tfrecord_io.options import RecordType, SaveMode, function
+from tfrecord_io.conversion.driver import refuse_target
+from tfrecord_io.errors import OptionError
+from tfrecord_io.formats.detection import format_of_name
+from tfrecord_io.options import RecordType, SaveMode, choice, function
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths
 from tfrecord_io.verification import Fault, verify
@@ -86,6 +89,8 @@ def repair(
 
     Raises
     ------
+    OptionError
+        The target's name says another format, or an argument that is none.
     SchemaMismatchError
         A sound record does not fit the columns: such records are not left out. Give a schema.
     LimitExceededError
@@ -109,6 +114,16 @@ def repair(
     (3, ())
     """
     function("progress", progress)
+    choice("mode", mode, SaveMode)
+    named = format_of_name(os.fspath(target))
+    if named is not None and named[0] != "tfrecord":
+        raise OptionError(
+            f"what is repaired is TFRecord, and the target's name says {named[0]}; choose another "
+            "name, and convert the data afterwards",
+            path=os.fspath(target),
+        )
+    # It would be a pity to find that out once all is verified.
+    refuse_target(source, target, mode, storage_options, target_storage_options)
     total = 0
 
     def verified(done: int, size: int) -> None:

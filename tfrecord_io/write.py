@@ -220,6 +220,22 @@ def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
                 )
 
 
+def refuse_existing(storage: Storage, root: str) -> None:
+    """Raise `DatasetExistsError` if `plan_write` would for the mode "error".
+
+    Nothing is recovered or begun, so this can be asked before a long look at what is to be written.
+    """
+    if storage.is_folder(root) and storage.tree(root, skip=STAGING_NAME).files:
+        raise _exists(storage, root)
+
+
+def _exists(storage: Storage, root: str) -> DatasetExistsError:
+    return DatasetExistsError(
+        'the target is there already; choose another path, or mode="overwrite" or "append"',
+        path=storage.url(root),
+    )
+
+
 def _is_other_than_folder(storage: Storage, root: str) -> bool:
     """Ask in one call: between two, another job may make the folder."""
     try:
@@ -244,10 +260,7 @@ def _has_data(staging: Staging, job: WriteJob) -> bool:
 
             check_fit(job, staging.storage, staging.root, paths)
     if job.mode == "error" and (tree.files or tree.folders):
-        raise DatasetExistsError(
-            'the target is there already; choose another path, or mode="overwrite" or "append"',
-            path=staging.storage.url(staging.root),
-        )
+        raise _exists(staging.storage, staging.root)
     # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
     return job.mode == "ignore" and bool(tree.files)
 

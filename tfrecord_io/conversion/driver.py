@@ -44,7 +44,7 @@ from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths, as_list
 from tfrecord_io.storage import Storage, open_storage
-from tfrecord_io.write import plan_write
+from tfrecord_io.write import plan_write, refuse_existing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -220,9 +220,7 @@ def convert(
     function("progress", progress)
     check_scheduler(scheduler)
     options = settings(target_storage_options, "target_storage_options")
-    storage, path = open_storage(target, options)
-    storage.check_target(path)
-    _refuse_part(source, storage_options, storage.url(path))
+    refuse_target(source, target, mode, storage_options, options)
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
     writes = _target_format(target, to_format, reads, options)
@@ -385,6 +383,34 @@ def _target_format(
     if reads != "tfrecord":
         return "tfrecord"
     raise OptionError("the target's name tells no format; give to_format")
+
+
+def refuse_target(
+    source: Paths,
+    target: str | os.PathLike[str],
+    mode: SaveMode,
+    storage_options: Mapping[str, Any] | None,
+    target_storage_options: Mapping[str, Any] | None,
+) -> None:
+    """Raise what `convert` raises of a place to write to, before a look at the source.
+
+    Raises
+    ------
+    DatasetExistsError
+        The mode is "error" and there are data.
+    OptionError
+        The target is in the source.
+    """
+    options = settings(target_storage_options, "target_storage_options")
+    storage, path = open_storage(target, options)
+    storage.check_target(path)
+    _refuse_part(source, storage_options, storage.url(path))
+    if mode != "error":
+        return
+    if _is_file(target, (), options):
+        open_target(target, mode, options).is_there()
+    else:
+        refuse_existing(storage, path)
 
 
 def _refuse_part(source: Paths, storage_options: Mapping[str, Any] | None, target: str) -> None:
