@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -394,6 +395,18 @@ def test_repaired_data_get_no_name_of_another_format(data: Path, name: str) -> N
     with pytest.raises(tfr.OptionError, match="the target's name says"):
         tfr.repair(data, f"{target}/" if name.endswith("/") else target)
     assert not target.exists()
+
+
+@pytest.mark.filterwarnings("ignore::tfrecord_io.CorruptDataWarning")
+def test_where_no_record_is_sound_nothing_is_written(data: Path, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1, 2]}), tmp_path / "y.parquet")
+    with pytest.raises(tfr.CorruptDataError, match=r"no sound record to keep.*looks like Parquet"):
+        tfr.repair(tmp_path / "y.parquet", tmp_path / "sound")
+    assert not (tmp_path / "sound").exists()
+    # Without faults a data set without rows is repaired as any other.
+    tfr.write_table(pa.table({"x": pa.array([], pa.int8())}), tmp_path / "empty")
+    assert tfr.repair(tmp_path / "empty", tmp_path / "sound").records == 0
+    assert tfr.read_table(tmp_path / "sound").schema == pa.schema({"x": pa.int8()})
 
 
 @pytest.mark.parametrize("name", ["there", "there.tfrecord", "data/below"])

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tfrecord_io.conversion import ConvertProgress, convert
 from tfrecord_io.conversion.driver import refuse_target
-from tfrecord_io.errors import OptionError
+from tfrecord_io.errors import CorruptDataError, OptionError
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.options import RecordType, SaveMode, choice, function
 from tfrecord_io.read import plan_scan
@@ -89,6 +89,8 @@ def repair(
 
     Raises
     ------
+    CorruptDataError
+        There are faults and no sound record.
     OptionError
         The target's name says another format, or an argument that is none.
     SchemaMismatchError
@@ -143,6 +145,13 @@ def repair(
         threads=threads,
         progress=verified,
     )
+    if found.faults and not found.records:
+        first = found.faults[0]
+        raise CorruptDataError(
+            f"there is no sound record to keep, and nothing was written: {first.what}",
+            path=first.path,
+            offset=first.start,
+        )
     plan = plan_scan(
         source,
         schema=schema,
