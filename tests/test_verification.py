@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from tests.support.servers import Server
 from tests.support.trees import data_files, tree
 from tfrecord_io import tasks
 from tfrecord_io.cli.main import program
+from tfrecord_io.local_storage import LocalStorage
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.storage import open_storage
 
@@ -387,6 +390,42 @@ def test_the_command(data: Path) -> None:
     wrong = CliRunner().invoke(program, ["verify", str(data), "--record-type", "SequenceExample"])
     assert wrong.exit_code == 1
     assert CliRunner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_files_that_cannot_be_read_do_not_hide_the_others(
+    data: Path, monkeypatch: pytest.MonkeyPatch, number: int, threads: int
+) -> None:
+    flip(part(data, 3), 20)
+    unreadable = [str(part(data, month)) for month in (0, 2)]
+    read_range = LocalStorage.read_range
+
+    def refuse(storage: LocalStorage, path: str, *args: Any) -> bytes:
+        if path in unreadable:
+            raise OSError(number, os.strerror(number), path)
+        return read_range(storage, path, *args)
+
+    monkeypatch.setattr(LocalStorage, "read_range", refuse)
+    report = tfr.verify(data, threads=threads)
+    assert [fault.path for fault in report.faults] == [*unreadable, str(part(data, 3))]
+    assert report.faults[0].what == f"the file cannot be read: {os.strerror(number)}"
+    assert (report.files, report.records) == (4, 19)
+    # A repair would leave out what may be sound.
+    with pytest.raises(OSError, match=os.strerror(number)):
+        tfr.repair(data, data.parent / "sound")
+    assert not (data.parent / "sound").exists()
+
+
+def test_what_is_the_trouble_of_all_files_is_raised(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> bytes:
+        raise ConnectionResetError(errno.ECONNRESET, "gone")
+
+    monkeypatch.setattr(LocalStorage, "read_range", refuse)
+    with pytest.raises(ConnectionResetError):
+        tfr.verify(data)
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.csv.gz", "x.json/"])

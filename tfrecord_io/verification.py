@@ -9,6 +9,7 @@ So `verify` holds one to the other.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +34,9 @@ from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import decoding
 
+#: What keeps one file from being read; of anything else the others would tell the same.
+_UNREADABLE = (errno.EIO, errno.EBADMSG)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
@@ -46,7 +50,7 @@ class Fault:
         Which of its bytes, in the decompressed file: where the damage begins, and where the next
         sound record does. An `end` of None with a `start`: what stands behind it was not looked at,
         or not for the same fault. Both are None where the file as a whole is not what the manifest
-        says.
+        says, or cannot be read.
     feature : str or None
         Whose values do not fit.
     what : str
@@ -122,7 +126,7 @@ def verify(
     -------
     VerifyReport
         Counts and faults. A record that is larger than `limits` allow, or of another type, is a
-        fault that ends its file.
+        fault that ends its file, as is what the disk does not give or the store does not permit.
 
     Raises
     ------
@@ -282,13 +286,13 @@ def _looked_at(
     while left:
         runner = decoding(plan, held)
         with contextlib.closing(runner.run_all(left, threads)) as streams:
-            for index, (task, items) in enumerate(zip(left, streams, strict=True)):
+            for index, task in enumerate(left):
                 url = task.file.url
                 rows = 0
                 faults: list[Fault] = []
                 end: Fault | None = None
                 try:
-                    for item in items:
+                    for item in next(streams):
                         if isinstance(item, CorruptDataWarning):
                             faults += [Fault(path=url, **one._asdict()) for one in item.ranges]
                         else:
@@ -301,6 +305,12 @@ def _looked_at(
                         # The others of this run end with it. What is damaged shows without columns.
                         misfit, left = end, left[index:]
                         break
+                except OSError as error:
+                    if not (isinstance(error, PermissionError) or error.errno in _UNREADABLE):
+                        raise
+                    end = Fault(
+                        path=url, what=f"the file cannot be read: {error.strerror or error}"
+                    )
                 if misfit is not None and (end is None or misfit.start != end.start):
                     faults.append(misfit)
                 misfit = None
