@@ -317,6 +317,35 @@ def test_times_and_decimals_are_texts():
     assert plain_values(pa.array([[1]], pa.list_(pa.date32()))) == [["1970-01-02"]]
 
 
+def test_what_is_written_as_json_is_read_back(tmp_path):
+    table = pa.table(
+        {
+            "day": pa.array([0, 2**31 - 1, None], pa.int32()).cast(pa.date32()),
+            "at": pa.array([10**12, -(10**14), 0]).cast(pa.timestamp("s", "UTC")),
+            "many": pa.array([[1, 2**60], [], None]).cast(pa.list_(pa.timestamp("ms"))),
+            "pair": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2)),
+            "time": pa.array([1, 86_399_999_999_999, None]).cast(pa.time64("ns")),
+        }
+    )
+    tfr.write_table(table, tmp_path / "data")
+    text = run("cat", tmp_path / "data").stdout
+    assert rows_of(text)[0] == {
+        "day": "1970-01-01",
+        "at": "+33658-09-27T01:46:40Z",
+        "many": ["1970-01-01T00:00:00.001", "+36536598-01-28T21:54:06.976"],
+        "pair": [1, 2],
+        "time": "00:00:00.000000001",
+    }
+    (tmp_path / "x.jsonl").write_text(text)
+    (tmp_path / "schema").write_text(run("schema", tmp_path / "data").stdout)
+    run("convert", tmp_path / "x.jsonl", tmp_path / "again", "--schema", tmp_path / "schema")
+    assert tfr.read_table(tmp_path / "again").equals(table)
+    run("convert", tmp_path / "data", tmp_path / "same.jsonl", "--columns", "day,at,many,time")
+    assert rows_of((tmp_path / "same.jsonl").read_text()) == [
+        {name: value for name, value in row.items() if name != "pair"} for row in rows_of(text)
+    ]
+
+
 # --- words to arguments ---------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ cursor or set the title of somebody's window.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 import re
@@ -18,11 +19,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 from rich.filesize import decimal as size_text
 from rich.text import Text
 
 from tfrecord_io.schema import is_any_list, leaf_type
+from tfrecord_io.time_text import time_texts
 
 #: Values of a list, and characters of a text, that a person gets to see.
 _SHOWN_ITEMS = 3
@@ -48,21 +51,24 @@ def counted(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
+def plain_values(column: pa.Array) -> list[Any]:
     """Return a column as Python numbers, texts, bytes, lists of these, and None."""
-    return column.cast(_plain_type(column.type)).to_pylist()  # type: ignore[no-any-return]
-
-
-def _plain_type(t: pa.DataType) -> pa.DataType:
-    if is_any_list(t):
-        return pa.large_list(_plain_type(t.value_type))
+    t = column.type
     if pat.is_dictionary(t):
-        return _plain_type(t.value_type)
+        return plain_values(column.dictionary_decode())
+    if is_any_list(t):
+        items = iter(plain_values(column.flatten()))
+        counts = pc.list_value_length(column).to_pylist()
+        return [None if n is None else [*itertools.islice(items, n)] for n in counts]
     if pat.is_duration(t):
-        return pa.int64()
-    if pat.is_temporal(t) or pat.is_decimal(t):
-        return pa.string()
-    return pa.float32() if pat.is_float16(t) else t
+        column = column.cast(pa.int64())
+    elif pat.is_temporal(t):
+        return time_texts(column)
+    elif pat.is_decimal(t):
+        column = column.cast(pa.string())
+    elif pat.is_float16(t):
+        column = column.cast(pa.float32())
+    return column.to_pylist()  # type: ignore[no-any-return]
 
 
 def json_lines(batch: pa.RecordBatch) -> Iterator[str]:

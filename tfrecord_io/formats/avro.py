@@ -55,7 +55,7 @@ class AvroFormat:
     compressions: tuple[Compression, ...] = ("deflate", "bzip2")
     leveled: tuple[Compression, ...] = ("deflate",)
     default_compression: Compression | None = "deflate"
-    is_text: bool = False
+    has_far_years: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = "ms"
     is_wrapped: bool = False
     is_grouped: bool = False

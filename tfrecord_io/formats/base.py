@@ -168,8 +168,8 @@ class Format(Protocol):
         Which of them it takes a level for.
     default_compression : str or None
         What the users of the format expect.
-    is_text : bool
-        Whether it holds times as texts, which end with the year 9999.
+    has_far_years : bool
+        Whether it holds dates and timestamps beyond the years 1 to 9999.
     timestamp_unit : {"s", "ms", "ns"} or None
         The coarsest unit that timestamps are read from its files in: their numbers must fit 64
         bits in it. None where all times stay as they are; elsewhere dates are whole days, and times
@@ -197,7 +197,7 @@ class Format(Protocol):
     def default_compression(self) -> Compression | None: ...  # noqa: D102 - see above
 
     @property
-    def is_text(self) -> bool: ...  # noqa: D102 - see above
+    def has_far_years(self) -> bool: ...  # noqa: D102 - see above
 
     @property
     def timestamp_unit(self) -> Literal["s", "ms", "ns"] | None: ...  # noqa: D102 - see above
@@ -464,8 +464,8 @@ def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
     unit = "ms" if pat.is_date64(t) else None if pat.is_date32(t) else t.unit
     units = 1 if unit is None else UNITS_OF_A_DAY[unit]
     what = (
-        "has a time beyond the years 1 to 9999, which no text can tell: leave it out with columns, "
-        "or choose another format"
+        "has a time beyond the years 1 to 9999, which such files do not tell: leave it out "
+        "with columns, or choose another format"
     )
     _refuse_beyond(name, array, row_offset, _FIRST_DAY * units, _END_DAY * units, what)
 

@@ -46,7 +46,7 @@ class ParquetFormat:
     compressions: tuple[Compression, ...] = ("gzip", "zstd", "snappy", "lz4")
     leveled: tuple[Compression, ...] = ("gzip", "zstd")
     default_compression: Compression | None = "snappy"
-    is_text: bool = False
+    has_far_years: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = "ms"
     is_wrapped: bool = False
     is_grouped: bool = True
@@ -127,7 +127,7 @@ class OrcFormat:
     compressions: tuple[Compression, ...] = ("deflate", "zstd", "snappy", "lz4")
     leveled: tuple[Compression, ...] = ()
     default_compression: Compression | None = "zstd"
-    is_text: bool = False
+    has_far_years: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = "ns"
     is_wrapped: bool = False
     is_grouped: bool = True
@@ -193,7 +193,7 @@ class ArrowFormat:
     compressions: tuple[Compression, ...] = ("zstd", "lz4")
     leveled: tuple[Compression, ...] = ("zstd",)
     default_compression: Compression | None = None
-    is_text: bool = False
+    has_far_years: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = None
     is_wrapped: bool = False
     is_grouped: bool = True

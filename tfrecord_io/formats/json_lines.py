@@ -6,11 +6,12 @@ value that does not fit, and a key that was not seen in the first block, is an e
 numbers that would change: a large whole one that no double is, a tiny one that would be zero.
 
 Writing follows Spark, and what it writes pyarrow reads: a key for each column with an explicit
-null; dates and times as ISO 8601 texts, durations as their integers, decimals as numbers with all
-their digits, float32 with the shortest digits that give it back, NaN and infinities as the words
-``NaN``, ``Infinity`` and ``-Infinity``, bytes as Base64. Where a schema asks for bytes, Base64 is
-read, and where it asks for floats, these words in quotes are, too, as protobuf and the command line
-write them.
+null; dates and times as ISO 8601 texts (`time_text` says how those of far years look, which are
+read as times where a schema asks for them), durations as their integers, decimals as numbers with
+all their digits, float32 with the shortest digits that give it back, NaN and infinities as the
+words ``NaN``, ``Infinity`` and ``-Infinity``, bytes as Base64. Where a schema asks for bytes,
+Base64 is read, and where it asks for floats, these words in quotes are, too, as protobuf and the
+command line write them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of
 from tfrecord_io.formats.exact import INTEGERS_END, leaves
 from tfrecord_io.formats.json_text import MOST_LINE_BYTES, MOST_SCALE, JsonText, refuse_changed
 from tfrecord_io.schema import is_any_list, is_bytes, leaf_type, with_leaf
+from tfrecord_io.time_text import far_times, is_day_or_instant, time_texts
 
 #: pyarrow reads so much at a time, in which a line has room.
 _BLOCK_BYTES = MOST_LINE_BYTES
@@ -58,7 +60,7 @@ class JsonLinesFormat:
     compressions: tuple[Compression, ...] = get_args(Compression)
     leveled: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
-    is_text: bool = True
+    has_far_years: bool = True
     timestamp_unit: Literal["s", "ms", "ns"] | None = "s"
     is_wrapped: bool = True
     is_grouped: bool = False
@@ -252,8 +254,10 @@ def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int)
         if pat.is_float16(leaf) or pat.is_float32(leaf):
             # A double's nearest float is not always that of the digits it was read from.
             array = _mapped(array, _digits_of)
-        elif is_bytes(leaf) or pat.is_time(leaf):
-            parse = _bytes_of if is_bytes(leaf) else functools.partial(_times_of, t=leaf)
+        elif is_bytes(leaf) or pat.is_time(leaf) or is_day_or_instant(leaf):
+            parse = _bytes_of
+            if not is_bytes(leaf):
+                parse = functools.partial(_times_of if pat.is_time(leaf) else far_times, t=leaf)
             try:
                 array = _mapped(array, parse)
             except (binascii.Error, pa.ArrowInvalid) as error:
@@ -358,8 +362,7 @@ def _leaf_or_list(array: pa.Array) -> list[str | None]:
         quote = json.encoder.encode_basestring
         return [None if x is None else quote(x) for x in array.to_pylist()]
     # Dates, times and timestamps.
-    texts = array.cast(pa.string()).to_pylist()
-    return [None if x is None else f'"{x.replace(" ", "T")}"' for x in texts]
+    return [None if x is None else f'"{x.replace(" ", "T")}"' for x in time_texts(array)]
 
 
 def _number(text: str) -> str:

@@ -65,7 +65,7 @@ class CsvFormat:
     compressions: tuple[Compression, ...] = get_args(Compression)
     leveled: tuple[Compression, ...] = get_args(Compression)
     default_compression: Compression | None = None
-    is_text: bool = True
+    has_far_years: bool = False
     timestamp_unit: Literal["s", "ms", "ns"] | None = "s"
     is_wrapped: bool = True
     is_grouped: bool = False

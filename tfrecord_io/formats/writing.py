@@ -92,7 +92,7 @@ class OtherFormat:
             column = batch.column(field.name)
             if not field.nullable:
                 refuse_null(field.name, column, row_offset)
-            if self._format.is_text:
+            if not self._format.has_far_years:
                 refuse_far_times(field.name, column, row_offset)
             array = _normal(column, target.type)
             refuse_unfit_times(field.name, array, row_offset, self._format)
