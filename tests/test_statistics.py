@@ -12,6 +12,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -407,6 +408,36 @@ class TestProgram:
             found = feature["values"]
             assert (found["min"], found["quantiles"]["50%"], found["max"]) == (-2, 1, 90_000)
             assert found["mean"] == 30_000
+
+    @pytest.mark.parametrize(
+        ("t", "values", "texts"),
+        [
+            (
+                pa.time64("ns"),
+                [1, 86_399_999_999_999],
+                ["00:00:00.000000001", "23:59:59.999999999"],
+            ),
+            (pa.date32(), [-(2**31), 2**31 - 1], ["-5877641-06-23", "+5881580-07-11"]),
+            (pa.date64(), [0, 86_400_000 * 4_000_000], ["1970-01-01", "+12921-08-18"]),
+            (pa.timestamp("s", "UTC"), [-(10**14), 10**12], [None, "+33658-09-27T01:46:40Z"]),
+            (
+                pa.timestamp("ns"),
+                [-(2**63), 1],
+                ["1677-09-21T00:12:43.145224192", "1970-01-01T00:00:00.000000001"],
+            ),
+            (pa.duration("ns"), [-(2**63), 1], [-(2**63), 1]),
+        ],
+    )
+    def test_times_that_python_has_not(self, tmp_path, t, values, texts):
+        number = pa.int32() if t.bit_width == 32 else pa.int64()
+        tfr.write_table(pa.table({"x": pa.array(values, number).view(t)}), tmp_path / "x")
+        found = json.loads(self.run(tmp_path / "x"))["features"][0]["values"]
+        for name, text in zip(("min", "max"), texts, strict=True):
+            assert text is None or found[name] == text
+        assert found["quantiles"]["1%"] == found["min"]
+        assert found["count"] == 2
+        page = html_page(tfr.compute_statistics(tmp_path / "x"), "x")
+        assert pat.is_duration(t) or texts[1] in page.replace(" 00:", "T00:")
 
     def test_table_of_durations_and_booleans(self, tmp_path):
         durations = pa.array([-2, 1, 90_000], pa.duration("s"))

@@ -12,7 +12,9 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.types as pat
 
+from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 from tfrecord_io.schema import leaf_type, schema_from_json
+from tfrecord_io.time_text import time_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +27,15 @@ class NumberStatistics:
         How many there are; NaNs are not among them.
     nans : int
         How many NaNs there are.
-    min, max : number, date, time or None
-        Exact, in the column's type; None without numbers.
-    mean : number, date, time or None
+    min, max : number, date, time, str or None
+        Exact, in the column's type; None without numbers. A date or time that Python has none for
+        is a text in ISO 8601's form, and a duration its whole number of units.
+    mean : number, date, time, str or None
         In the column's type; that of ints is a float. Ints, dates and times are added up exactly,
         and their mean has the 53 bits of a double: that of timestamps in nanoseconds may be off by
         some hundred. Floats and decimals are added up as doubles: where they cancel each other out,
         the mean has the error that a sum of the greatest ones has.
-    quantiles : dict of str to number, date or time
+    quantiles : dict of str to number, date, time or str
         ``"1%"``, ``"5%"``, ``"25%"``, ``"50%"``, ``"75%"``, ``"95%"`` and ``"99%"``: values of a
         sample. Exact up to 16,383 numbers, beyond with an error of about 0.6 % of the ranks.
     histogram : tuple of tuple (float, float, float)
@@ -150,7 +153,7 @@ class Statistics:
 
 
 def typed(value: float | None, t: pa.DataType) -> Any:
-    """Return a number as a value of a column's type; as it is where Python has no such value."""
+    """Return a number as a value of a column's type, as `NumberStatistics` has them."""
     if value is None or pat.is_floating(t):
         return value
     if pat.is_decimal(t):
@@ -160,11 +163,18 @@ def typed(value: float | None, t: pa.DataType) -> Any:
         return bool(value)
     if not pat.is_temporal(t):
         return value
-    narrow = pa.int32() if t.bit_width == 32 else pa.int64()
+    if pat.is_date64(t):
+        # The mean of days is a day.
+        value -= value % UNITS_OF_A_DAY["ms"]
+    array = pa.array([value], pa.int32() if t.bit_width == 32 else pa.int64()).view(t)
     try:
-        return pa.scalar(value, narrow).cast(t).as_py()
-    except (ValueError, OverflowError):
-        return value
+        found = array[0].as_py()
+        # Python cuts nanoseconds of a day off, and pandas has no least time.
+        if pa.scalar(found, t) == array[0]:
+            return found
+    except (TypeError, ValueError, OverflowError):
+        pass
+    return value if pat.is_duration(t) else str(time_texts(array)[0]).replace(" ", "T")
 
 
 def text_of(value: object) -> str:
