@@ -556,3 +556,17 @@ def test_decimals_of_negative_scale_are_compared(tmp_path):
         assert read_table(tmp_path / "ds", filters=[("x", "=", value)]).num_rows == 1
         assert read_table(tmp_path / "ds", filters=[("x", "in", {value})]).num_rows == 1
         assert read_table(tmp_path / "ds", filters=[("x", ">", value)]).num_rows == 0
+
+
+def test_arrow_begins_no_threads():
+    """They would hold memory of NumPy's for a moment longer, and abort a process that ends then."""
+    code = (
+        "import os\n"
+        "import pyarrow as pa, pyarrow.acero, pyarrow.compute as pc\n"
+        "from tfrecord_io.filters import filter_batch\n"
+        "batch = pa.record_batch({'x': [1, 2, 3]})\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "assert filter_batch(batch, pc.field('x') > 1, ['x']).num_rows == 2\n"
+        "assert len(os.listdir('/proc/self/task')) == before\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

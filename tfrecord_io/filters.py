@@ -362,7 +362,7 @@ def _problem(filter_expression: pc.Expression, schema: pa.Schema) -> str | None:
     schema = schema_without_views(schema)
     nulls = pa.Table.from_arrays([pa.nulls(1, field.type) for field in schema], schema=schema)
     try:
-        nulls.filter(filter_expression)
+        _filtered(nulls, filter_expression)
     except (pa.ArrowException, TypeError, ValueError) as error:
         return str(error)
     return None
@@ -423,7 +423,23 @@ def _kept(columns: pa.Table | pa.RecordBatch, filter_expression: pc.Expression) 
         table = pa.table(
             [*arrays, pa.array(np.arange(columns.num_rows))], [*columns.schema.names, name]
         )
-        return table.filter(filter_expression)[name].combine_chunks()
+        return _filtered(table, filter_expression)[name].combine_chunks()
+
+
+def _filtered(table: pa.Table, filter_expression: pc.Expression) -> pa.Table:
+    """Return what `pyarrow.Table.filter` does, worked out by this thread alone.
+
+    Arrow's own threads let go of the table after the result is there. If its memory is Python's, as
+    that of NumPy is, and the interpreter has begun to end by then, that aborts the process (pyarrow
+    26.0.1).
+    """
+    from pyarrow.acero import Declaration, FilterNodeOptions, TableSourceNodeOptions
+
+    steps = [
+        Declaration("table_source", TableSourceNodeOptions(table)),
+        Declaration("filter", FilterNodeOptions(filter_expression)),
+    ]
+    return Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
 def _without_views(array: pa.Array | pa.ChunkedArray, t: pa.DataType) -> pa.Array:
