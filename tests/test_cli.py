@@ -115,6 +115,14 @@ def test_schema_is_what_the_option_schema_takes(data, tmp_path):
     assert "No such file" in run("cat", data, "--schema", tmp_path / "none", code=2).stderr
 
 
+def test_names_in_a_schema_hold_any_characters(tmp_path):
+    name = "a\u2028b\x85\n\r\x1e"
+    tfr.write_table(pa.table({name: [1]}), tmp_path / "data")
+    path = tmp_path / "schema.jsonl"
+    path.write_text(run("schema", tmp_path / "data").stdout, encoding="utf-8")
+    assert json.loads(run("cat", tmp_path / "data", "--schema", path).stdout) == {name: 1}
+
+
 def test_count(data):
     assert run("count", data).stdout == "3\n"
     assert run("count", data, "--json").stdout == '{"rows": 3}\n'

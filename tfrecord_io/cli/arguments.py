@@ -149,7 +149,8 @@ def filters_of(texts: Iterable[str]) -> Filters:
 def read_schema(path: str) -> pa.Schema:
     """Return the schema in a file of columns and types, as ``tfrecord-io schema`` prints them."""
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        # Names may hold what else `str.splitlines` takes for the end of a line.
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
         return schema_from_json([json.loads(line) for line in lines if line.strip()])
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror}") from error
