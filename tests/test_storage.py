@@ -950,6 +950,22 @@ def test_credentials_in_an_s3_url_are_refused_and_not_shown(url: str) -> None:
     assert "hunt" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["http://", "https:///x"])
+def test_a_web_url_without_a_host_is_refused(url: str) -> None:
+    with pytest.raises(OptionError, match="names no host"):
+        tfr.count_rows(url)
+
+
+@pytest.mark.parametrize("url", ["hdfs:///x", "hdfs://name.invalid/x"])
+def test_an_hdfs_url_that_no_configuration_completes(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(OptionError, match=r"write hdfs://host:port/path.*HADOOP_CONF_DIR"):
+        open_storage(url)
+
+
 def test_an_s3_url_without_a_bucket_is_refused() -> None:
     with pytest.raises(OptionError, match="names no bucket"):
         open_storage("s3:///b/x")

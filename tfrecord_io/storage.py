@@ -118,6 +118,8 @@ def open_storage(
             )
     if protocol == "s3" and not is_chain:
         _check_bucket(text)
+    if text.startswith(("http:///", "https:///")) or text in ("http://", "https://"):
+        raise OptionError(f"{text} names no host; write {protocol}://host/path")
     storage, path = _open_fsspec(text, protocol, options)
     _, slash, name = text.partition("://")[2].rstrip("/").rpartition("/")
     if (
@@ -195,6 +197,14 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         unknown = str(error).removeprefix("Protocol not known: ")
         why = f"fsspec knows no {unknown}://" if unknown != str(error) else type(error).__name__
         raise OptionError(f"{redact(url)} cannot be opened: {why}") from None
+    except RuntimeError as error:
+        if protocol != "hdfs":
+            raise
+        # hdfs-native's, of a URL without a port that no configuration knows either.
+        raise OptionError(
+            f"{redact(url)} cannot be opened: {error}; write hdfs://host:port/path, or let "
+            "HADOOP_CONF_DIR name the folder of the configuration that knows the host"
+        ) from error
     inner = str(path).rstrip("/") or "/"
     # The file system that was found decides: of a chained URL it is the outermost.
     kind = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
