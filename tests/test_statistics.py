@@ -471,6 +471,10 @@ class TestProgram:
         assert page.tags["section"] == 8
         assert "Rome" in page.text
 
+    def test_page_without_room(self, dataset):
+        done = CliRunner().invoke(program, ["stats", str(dataset), "--html", "/dev/full"])
+        assert (done.exit_code, done.stderr) == (3, "error: No space left on device: /dev/full\n")
+
     def test_page_of_a_path_that_is_no_utf_8(self, tmp_path):
         path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
         tfr.write_table(pa.table({"x": [1]}), path)

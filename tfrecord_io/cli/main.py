@@ -239,8 +239,13 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
     console = Console(highlight=False)
     if html is not None:
         page = html_page(found, title=", ".join(path))
-        # The title may be a path that is no UTF-8.
-        Path(html).write_text(page, encoding="utf-8", errors="backslashreplace")
+        try:
+            # The title may be a path that is no UTF-8.
+            Path(html).write_text(page, encoding="utf-8", errors="backslashreplace")
+        except OSError as error:
+            # A disk without room does not say what it had none for.
+            error.filename = html
+            raise
     elif is_json or not console.is_terminal:
         write(json_line(found.to_json()))
     else:
