@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import zlib
+from collections.abc import Hashable
 from typing import Any
 
 from tfrecord_io.compression import Compression
@@ -125,7 +126,8 @@ class TFRecordOptions:
             return cls.get_compression_type_string(options.compression_type)
         if options is None:
             return ""
-        if isinstance(options, int | str):
+        if isinstance(options, Hashable):
+            # Numbers of NumPy, too, as in TensorFlow.
             if options in cls.compression_type_map:
                 return cls.compression_type_map[options]
             if isinstance(options, str) and options in cls.compression_type_map.values():

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tfrecord_io as tfr
@@ -46,7 +47,8 @@ def test_options_are_the_same(tf: Any, tmp_path: Path) -> None:
         number = getattr(kinds, name)
         assert getattr(tfr.python_io.TFRecordCompressionType, name) == number
         for options in (tfr.TFRecordOptions, tf.io.TFRecordOptions):
-            assert options.get_compression_type_string(number) == name.replace("NONE", "")
+            for one in (number, np.int64(number)):
+                assert options.get_compression_type_string(one) == name.replace("NONE", "")
     arguments = {"compression_level": 1, "mem_level": 9, "window_bits": 31}
     for module, path in ((tfr, tmp_path / "ours"), (tf.io, tmp_path / "theirs")):
         options = module.TFRecordOptions("GZIP", **arguments)
