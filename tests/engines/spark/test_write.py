@@ -260,7 +260,7 @@ def test_empty_frame(spark, tmp_path):
 def test_functional_form(sessions, tmp_path):
     for name, session in sessions.items():
         frame = session.range(0, 40, 1, 4).selectExpr(*SELECT)
-        path = str(tmp_path / name)
+        path = tmp_path / name
         tfr_spark.write_tfrecord(
             frame, path, partition_by=["p", "q"], compression="gzip", max_records_per_file=2
         )

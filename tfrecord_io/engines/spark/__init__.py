@@ -14,12 +14,15 @@ columns and filters, `conditions` errors.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
+from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.storage import path_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,7 +119,7 @@ def _register_source(session: Any, settings: Settings) -> None:
 
 def read_tfrecord(
     session: SparkSession,
-    path: str | Sequence[str],
+    path: Paths,
     *,
     columns: Sequence[str] | None = None,
     schema: StructType | str | None = None,
@@ -133,7 +136,7 @@ def read_tfrecord(
     ----------
     session : pyspark.sql.SparkSession
         A classic or a Connect session; need not be registered.
-    path : str or sequence of str
+    path : str or path-like, or sequence of these
         Folders, files or patterns, as Spark resolves them.
     columns : sequence of str, optional
         The columns to read. Only these are decoded.
@@ -161,6 +164,7 @@ def read_tfrecord(
         choice("on_corrupt", on_corrupt, OnCorruptRows)
         if corrupt_column is not None and on_corrupt != "keep":
             raise OptionError("corrupt_column needs on_corrupt='keep'")
+        paths = [*map(path_text, as_list(path))]
     except OptionError as error:
         raise as_spark(error) from error
     _know_source(session)
@@ -179,7 +183,7 @@ def read_tfrecord(
     given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema
     return completion.load_columns(
         session,
-        path if isinstance(path, str) else list(path),
+        paths if len(paths) > 1 else paths[0],
         "" if given is None else given.json(),
         _texts(found),
     )
@@ -187,7 +191,7 @@ def read_tfrecord(
 
 def write_tfrecord(
     df: DataFrame,
-    path: str,
+    path: str | os.PathLike[str],
     *,
     partition_by: str | Sequence[str] = (),
     mode: SaveMode = "error",
@@ -205,7 +209,7 @@ def write_tfrecord(
     ----------
     df : pyspark.sql.DataFrame
         Of a classic or a Connect session, which need not be registered.
-    path : str
+    path : str or path-like
         The target folder, as Spark resolves it.
     partition_by : str or sequence of str
         Columns that become ``key=value`` folders.
@@ -236,8 +240,9 @@ def write_tfrecord(
         REQUEST_OPTION: completion.request(mode, names),
     }
     with translated():
-        if completion.is_needed(session, path, _texts(asked), df.schema):
-            completion.append(df, path, _texts(asked))
+        target = path_text(path)
+        if completion.is_needed(session, target, _texts(asked), df.schema):
+            completion.append(df, target, _texts(asked))
 
 
 def _know_source(session: Any) -> None:
