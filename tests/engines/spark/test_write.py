@@ -270,6 +270,8 @@ def test_functional_form(sessions, tmp_path):
         back = tfr_spark.read_tfrecord(session, path, columns=["p", "id"])
         assert back.columns == ["p", "id"]
         assert rows(back) == rows(frame.select("p", "id"))
+        both = tfr_spark.read_tfrecord(session, [path / "p=plain", str(path / "p=a%2Fb")])
+        assert both.count() == back.where("p in ('plain', 'a/b')").count() > 0
     assert tree(tmp_path / "classic") == tree(tmp_path / "connect")
 
 
@@ -294,6 +296,10 @@ def test_modes(spark, tmp_path):
         with pytest.raises(AnalysisException) as error:
             spark.range(1).write.format("tfrecord").mode(mode).save(path)
         assert condition(error) == "PATH_ALREADY_EXISTS"
+    # Spark itself raises an error of another class in Connect, before anything asks for a format.
+    with pytest.raises(AnalysisException, match="bogus") as error:
+        spark.range(1).write.format("tfrecord").mode("bogus").save(path)
+    assert condition(error) == "INVALID_SAVE_MODE"
     assert ids() == [9]
 
 

@@ -374,7 +374,13 @@ def _save(
 ) -> None:
     mode = _SAVE_MODES.get((told.mode or "error").lower())
     if mode is None:
-        raise refusal(f"there is no mode {told.mode!r}")
+        # Of Connect alone; a classic session has refused it before, under this condition.
+        raise AnalysisException(
+            message=f"there is no save mode {told.mode!r}; it must be append, overwrite, ignore, "
+            "error, errorifexists or default",
+            errorClass="INVALID_SAVE_MODE",
+            messageParameters={},
+        )
     session = told.session
     options = {
         **of_session(session).options(),
