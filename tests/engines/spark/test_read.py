@@ -408,6 +408,20 @@ def test_path_glob_filter_and_times(spark, tmp_path):
     assert names(pathGlobFilter="*.tf*", **in_tokyo) == ["a.tfrecord", "b.tfr"]
 
 
+@pytest.mark.parametrize("name", ["a*b", "a?b", "a[b", "a{b", "a,b"])
+def test_patterns_escape_what_is_none(classic, tmp_path, name):
+    """By Spark's Parquet source: a backslash takes the meaning from what is behind it."""
+    escaped = re.sub(r"([^a-z])", r"\\\1", name)
+    for kind in ("tfrecord", "parquet"):
+        for folder, n in ((name, 1), ("axb", 2)):
+            frame = classic.range(n, n + 1).coalesce(1)
+            frame.write.format(kind).save(str(tmp_path / kind / folder))
+        reader = classic.read.format(kind)
+        assert rows(reader.load(str(tmp_path / kind / escaped))) == [(1,)]
+        filtered = reader.option("pathGlobFilter", r"part\-*")
+        assert rows(filtered.load(str(tmp_path / kind / "axb"))) == [(2,)]
+
+
 def test_a_folder_with_a_manifest_leaves_the_times_of_others_alone(spark, tmp_path):
     """What a manifest says of a folder's own files says nothing of how the folder is named."""
     for day in ("01", "02"):

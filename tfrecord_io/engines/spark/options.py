@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -347,8 +348,15 @@ def _compression(texts: _Texts) -> str:
 
 
 def _pattern(text: str) -> str:
-    """Return a pattern of Hadoop's as one of Python's."""
-    return text.replace("[^", "[!")
+    """Return a pattern of Hadoop's as one of Python's, where no backslash escapes."""
+
+    def ours(found: re.Match[str]) -> str:
+        escaped = found["escaped"]
+        if escaped is None:
+            return "[!"
+        return f"[{escaped}]" if escaped in "*?[{" else escaped
+
+    return re.sub(r"\\(?P<escaped>[^A-Za-z0-9])|\[\^", ours, text)
 
 
 def _on_corrupt(texts: _Texts, settings: Settings) -> OnCorruptRows:
