@@ -498,6 +498,14 @@ def test_a_schema_with_the_path_column(spark, wild):
     assert rows(again) == rows(frame)
 
 
+@pytest.mark.parametrize("kind", ["int", "binary", "array<string>"])
+def test_the_type_of_the_path_column(spark, wild, kind):
+    reader = spark.read.format("tfrecord").schema(f"id bigint, file {kind}")
+    with pytest.raises(AnalysisException, match=f"'file'.*pathColumn.*{kind}.*string") as error:
+        reader.option("pathColumn", "file").load(str(wild))
+    assert error.value.getCondition() == "TFRECORD_SCHEMA_MISMATCH"
+
+
 def test_a_schema_that_differs_in_case_alone(spark, tmp_path):
     """By Spark's own sources, columns are found in any case; a feature has one spelling."""
     frame = spark.sql("select 1 Label, 'x' Name, 2 Part")

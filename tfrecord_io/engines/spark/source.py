@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tfrecord_io.engines.spark import reading, streaming, tables, writing
 from tfrecord_io.engines.spark.conditions import in_worker
@@ -27,7 +27,7 @@ from tfrecord_io.engines.spark.options import (
 from tfrecord_io.engines.spark.settings import Settings, from_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
 from tfrecord_io.engines.spark.workers import keep_what_is_loaded
-from tfrecord_io.errors import OptionError, UnsupportedTypeError
+from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
@@ -167,6 +167,12 @@ def _readable(struct: StructType, options: ReadOptions) -> pa.Schema:
                 f"BINARY type, but got {got}; damaged bytes are hardly ever text",
                 errorClass="INVALID_CORRUPT_RECORD_TYPE",
                 messageParameters={},
+            )
+        if field.name == options.path_column and not isinstance(field.dataType, StringType):
+            raise SchemaMismatchError(
+                f"column {field.name!r} holds the files' paths, by the option pathColumn, and is "
+                f"asked for as {field.dataType.simpleString()}: it must be string",
+                feature=field.name,
             )
     for name in vector_columns(struct):
         raise UnsupportedTypeError(
