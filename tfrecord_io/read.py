@@ -40,6 +40,7 @@ from tfrecord_io.read_files import (
     as_list,
     check_case,
     check_manifest,
+    check_some_are_read,
     files_of,
     kept_files,
     list_files,
@@ -198,6 +199,8 @@ def plan_scan(
             == (file_format, record_type)
         ),
     )
+    if schema is None:
+        check_some_are_read(listing)
     if selection.ignores_case and schema is not None:
         name_partitions_as(schema, listing)
         check_case(schema, listing)

@@ -310,6 +310,21 @@ def test_folders_that_are_no_partitions(spark, tmp_path):
     assert ids("tfrecord", "/back*") == ids("parquet", "/back*") == [7, 8]
 
 
+def test_a_folder_with_nothing_but_folders(spark, tmp_path):
+    """By Spark's own sources an error, too: no rows and no columns would be lost ones."""
+    for name in ("parquet", "tfrecord"):
+        for folder, n in (("x", "1L"), ("y", "'text'")):
+            spark.sql(f"SELECT {n} AS N").write.format(name).save(str(tmp_path / name / folder))
+        reader = spark.read.format(name)
+        with pytest.raises(AnalysisException) as error:
+            reader.load(str(tmp_path / name)).collect()
+        assert error.value.getCondition() == "UNABLE_TO_INFER_SCHEMA"
+        # What stands below says nothing of the columns.
+        frame = reader.schema("n string").load(str(tmp_path / name))
+        assert (frame.columns, frame.collect()) == (["n"], [])
+    assert re.search(r"folder/\*.*recursiveFileLookup.*/tfrecord/x/part", str(error.value))
+
+
 def test_a_schema_in_which_values_do_not_fit(spark, events):
     frame = spark.read.format("tfrecord").schema("name bigint").load(str(events))
     with pytest.raises(PySparkException, match=r"SchemaMismatchError.*'name'"):
