@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from tfrecord_io.compression import normalize_compression
+from tfrecord_io.errors import InferenceError
 from tfrecord_io.filters import Filters, columns_of, expression, fits, only_columns, parse
 from tfrecord_io.infer import Observation
 from tfrecord_io.listing import Listed
@@ -40,7 +41,6 @@ from tfrecord_io.read_files import (
     as_list,
     check_case,
     check_manifest,
-    check_some_are_read,
     files_of,
     kept_files,
     list_files,
@@ -199,8 +199,6 @@ def plan_scan(
             == (file_format, record_type)
         ),
     )
-    if schema is None:
-        check_some_are_read(listing)
     if selection.ignores_case and schema is not None:
         name_partitions_as(schema, listing)
         check_case(schema, listing)
@@ -228,6 +226,13 @@ def plan_scan(
     elif record_type == "ByteArray":
         file_schema = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())])
     else:
+        if selection.needs_files and not (listing.found or listing.manifests):
+            raise InferenceError(
+                "there is no file to find columns in: give a schema, or check the path. Files in "
+                "folders below are left out where these name no partition columns: name them, with "
+                "a pattern such as folder/*, or say is_flat=False",
+                path=listing.locations[0],
+            )
         # If no file is left, its columns are those of the others.
         looked_at = files_of(one for one in found or listing.found if one.manifest is None)
         seen: Observation | pa.Schema

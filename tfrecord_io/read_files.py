@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.errors import InferenceError, LayoutError, OptionError, SchemaMismatchError
+from tfrecord_io.errors import LayoutError, OptionError, SchemaMismatchError
 from tfrecord_io.filters import kept_rows, possible_rows
 from tfrecord_io.layout import parse_partition_path
 from tfrecord_io.listing import Listed, list_paths
@@ -56,6 +56,9 @@ class Selection:
         values look like, and not of text.
     infers_instants : bool
         Whether inferred times are instants where there is a `time_zone`.
+    needs_files : bool
+        Whether it is an error that there are neither files nor a manifest where no schema tells
+        the columns, and not a table without columns.
     was_seen : bool
         Whether a schema is what an earlier look found: columns that manifests have no more are an
         error then, and no nulls.
@@ -70,6 +73,7 @@ class Selection:
     time_zone: str | None = None
     infers_types: bool = True
     infers_instants: bool = True
+    needs_files: bool = False
     was_seen: bool = False
 
 
@@ -89,16 +93,11 @@ class FolderFiles:
 
 @dataclass(slots=True)
 class Listing:
-    """What the URLs hold: files, and the manifests met on the way.
-
-    `left_out` is a file below the folders that are named, of those that `Selection.is_flat` left
-    out.
-    """
+    """What the URLs hold: files, and the manifests met on the way."""
 
     locations: tuple[str, ...]
     found: list[FolderFiles]
     manifests: list[Manifest]
-    left_out: ScanFile | None = None
 
 
 def as_list(path: Paths) -> list[str | os.PathLike[str]]:
@@ -144,13 +143,10 @@ def list_files(
             one = replace(one, infos=kept)
         listing.found += _found(one, by_path, has_partitions=selection.has_partitions)
     if selection.is_flat and not any(one.partition for one in listing.found):
-        left_out = [one for one in listing.found if one.is_below]
-        if left_out:
-            listing.left_out = left_out[0].files[0]
-            listing.found = [one for one in listing.found if not one.is_below]
-            # What tells of other files says nothing of these.
-            of_below -= {id(one.manifest) for one in listing.found}
-            listing.manifests = [one for one in listing.manifests if id(one) not in of_below]
+        listing.found = [one for one in listing.found if not one.is_below]
+        # What tells of the files that are left out says nothing of the others.
+        of_below -= {id(one.manifest) for one in listing.found}
+        listing.manifests = [one for one in listing.manifests if id(one) not in of_below]
     elif selection.joins_paths and len(paths) > 1:
         listing.found = _without_repeats(listing.found)
     return listing
@@ -173,20 +169,6 @@ def _check_below(listed: Listed, folder: str, name: str) -> None:
                 f"{listed.storage.url(path)} is not below {name!r}, where the partition folders "
                 "are to begin"
             )
-
-
-def check_some_are_read(listing: Listing) -> None:
-    """Raise `InferenceError` if all files were left out, and nothing tells which columns there are.
-
-    No columns and no rows would be lost ones.
-    """
-    if listing.left_out is not None and not (listing.found or listing.manifests):
-        raise InferenceError(
-            "no files stand in the folder itself, and those in folders below it are not read, "
-            "as these name no partition columns: name them, with a pattern such as folder/*, "
-            "or say recursiveFileLookup=true",
-            path=listing.left_out.url,
-        )
 
 
 def check_manifest(manifest: Manifest, file_format: str, record_type: RecordType | None) -> None:

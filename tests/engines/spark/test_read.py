@@ -310,19 +310,26 @@ def test_folders_that_are_no_partitions(spark, tmp_path):
     assert ids("tfrecord", "/back*") == ids("parquet", "/back*") == [7, 8]
 
 
-def test_a_folder_with_nothing_but_folders(spark, tmp_path):
+def test_nothing_to_find_columns_in(spark, tmp_path):
     """By Spark's own sources an error, too: no rows and no columns would be lost ones."""
     for name in ("parquet", "tfrecord"):
+        path = tmp_path / name
         for folder, n in (("x", "1L"), ("y", "'text'")):
-            spark.sql(f"SELECT {n} AS N").write.format(name).save(str(tmp_path / name / folder))
+            spark.sql(f"SELECT {n} AS N").write.format(name).save(str(path / folder))
         reader = spark.read.format(name)
         with pytest.raises(AnalysisException) as error:
-            reader.load(str(tmp_path / name)).collect()
+            reader.load(str(path)).collect()
         assert error.value.getCondition() == "UNABLE_TO_INFER_SCHEMA"
         # What stands below says nothing of the columns.
-        frame = reader.schema("n string").load(str(tmp_path / name))
+        frame = reader.schema("n string").load(str(path))
         assert (frame.columns, frame.collect()) == (["n"], [])
-    assert re.search(r"folder/\*.*recursiveFileLookup.*/tfrecord/x/part", str(error.value))
+        (path / "x" / "_SUCCESS").unlink()
+        filtered = spark.read.format(name).option("pathGlobFilter", "*.none")
+        with pytest.raises(AnalysisException) as other:
+            filtered.load(str(path / "x")).collect()
+        assert other.value.getCondition() == "UNABLE_TO_INFER_SCHEMA"
+        assert filtered.schema("n string").load(str(path / "x")).count() == 0
+    assert re.search(r"folder/\*.*recursiveFileLookup=true.*tfrecord", str(error.value))
 
 
 def test_a_schema_in_which_values_do_not_fit(spark, events):

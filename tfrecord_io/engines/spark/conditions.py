@@ -57,6 +57,7 @@ _OPTIONS = {
     "path_column": "pathColumn",
     "corrupt_column": "columnNameOfCorruptRecord",
     "on_corrupt='keep'": "mode=PERMISSIVE",
+    "is_flat=False": "recursiveFileLookup=true",
     "time_zone": "the option timeZone or as spark.sql.session.timeZone",
 }
 #: Not in quotes and not in paths: there it is a user's word.

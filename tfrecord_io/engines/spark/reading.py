@@ -134,6 +134,7 @@ def _selection(options: ReadOptions) -> Selection:
         has_partitions=not options.is_recursive,
         is_flat=not options.is_recursive,
         joins_paths=True,
+        needs_files=True,
         ignores_case=not options.case_sensitive,
         time_zone=options.time_zone,
         infers_types=options.infers_partition_types,
