@@ -29,7 +29,8 @@ from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import FileInfo, Storage, open_storage, path_text
 
 _MAGIC = re.compile(r"[*?[{]")
-_BRACES = re.compile(r"\{([^{}]*)\}")
+#: Not the brace of ``[{]``, which stands for itself.
+_BRACES = re.compile(r"(?<!\[)\{([^{}]*)\}")
 _STORE = re.compile(r"[^/:]+:(?://[^/]*|(?=/))")
 _LISTING_TRIES = 10
 
@@ -436,6 +437,8 @@ def without_braces(pattern: str) -> list[str]:
     --------
     >>> without_braces("{a,b{1,2}}.x")
     ['a.x', 'b1.x', 'b2.x']
+    >>> without_braces("[{]a,b}")
+    ['[{]a,b}']
     """
     found = _BRACES.search(pattern)
     if found is None:

@@ -430,7 +430,7 @@ def test_path_glob_filter_and_times(spark, tmp_path):
     assert names(pathGlobFilter="*.tf*", **in_tokyo) == ["a.tfrecord", "b.tfr"]
 
 
-@pytest.mark.parametrize("name", ["a*b", "a?b", "a[b", "a{b", "a,b"])
+@pytest.mark.parametrize("name", ["a*b", "a?b", "a[b]", "a{b}", "a,b"])
 def test_patterns_escape_what_is_none(classic, tmp_path, name):
     """By Spark's Parquet source: a backslash takes the meaning from what is behind it."""
     escaped = re.sub(r"([^a-z])", r"\\\1", name)
