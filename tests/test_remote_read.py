@@ -14,7 +14,7 @@ from tests.support.servers import Server
 from tfrecord_io import count_rows, infer_schema, ranges, read_table, tasks, write_table
 from tfrecord_io.errors import DatasetChangedError
 from tfrecord_io.read import plan_scan
-from tfrecord_io.tasks import read_task
+from tfrecord_io.tasks import read_task, read_tasks
 
 ROWS = 3000
 TABLE = pa.table(
@@ -72,6 +72,23 @@ def test_tasks_begin_at_marks(store: Server, tmp_path: Path) -> None:
     plan = plan_scan(store.url, storage_options=store.storage_options, task_bytes=40_000)
     batches = [batch for task in plan.tasks for batch in read_task(plan, task)]
     assert pa.Table.from_batches(batches).equals(TABLE)
+
+
+def test_tasks_in_turn_go_on_behind_an_error(store: Server, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    write_table(TABLE, source, rows_per_task=300)
+    filesystem = copy(source, store)
+    plan = plan_scan(store.url, storage_options=store.storage_options)
+    filesystem.pipe_file(plan.tasks[3].file.path, b"something else")
+    filesystem.rm_file(plan.tasks[5].file.path)
+    rows = []
+    for number, batches in enumerate(read_tasks(plan, plan.tasks)):
+        if number in (3, 5):
+            with pytest.raises(DatasetChangedError):
+                list(batches)
+        else:
+            rows += [row for batch in batches for row in batch["id"].to_pylist()]
+    assert rows == [row for row in range(ROWS) if row // 300 not in (3, 5)]
 
 
 def test_a_file_that_was_replaced_is_refused(store: Server, tmp_path: Path) -> None:

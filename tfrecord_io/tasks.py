@@ -410,6 +410,12 @@ class Runner:
             return whole_or_nothing(task.file, items)
         return items(note)
 
+    def run_in_turn(self, tasks: Iterable[ScanTask]) -> Generator[Iterator[Any], None, None]:
+        """Give each task's items, worked on in this thread while the next files are fetched."""
+        with FirstRanges(self._first_range) as ahead:
+            for task in ahead.over(tasks):
+                yield self.run(task, ahead)
+
     def _settled(self, task: ScanTask) -> ScanTask:
         if not task.search:
             return task
@@ -607,3 +613,22 @@ def read_task(plan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
         Of damage that was skipped.
     """
     return warned(decoding(plan).run(task))
+
+
+def read_tasks(
+    plan: ScanPlan, tasks: Iterable[ScanTask]
+) -> Generator[Iterator[pa.RecordBatch], None, None]:
+    """Read one task after the other, in this thread, while the next files are fetched.
+
+    Parameters
+    ----------
+    plan, tasks
+        See `read_task`.
+
+    Yields
+    ------
+    iterator of pyarrow.RecordBatch
+        What `read_task` returns, for each task. An error in it does not keep the next from coming.
+    """
+    with contextlib.closing(decoding(plan).run_in_turn(tasks)) as streams:
+        yield from map(warned, streams)

@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import dask
@@ -22,6 +23,7 @@ import tfrecord_io as tfr
 from tests.support.frames import examples
 from tests.support.frames import frame as framed
 from tfrecord_io import boundaries
+from tfrecord_io.fsspec_storage import FsspecStorage
 
 ROWS = 300
 TABLE = pa.table(
@@ -53,6 +55,33 @@ def dataset(tmp_path: Path) -> str:
     """Twelve files in three folders, in the order of the table's rows."""
     tfr.write_table(TABLE, tmp_path / "data", partition_by="p", rows_per_task=25)
     return str(tmp_path / "data")
+
+
+@pytest.mark.parametrize("limit", [None, 40])
+def test_the_next_small_files_of_a_store_are_fetched_ahead(dataset, monkeypatch, limit):
+    """A partition of them would take as many answers of the store, one after the other."""
+    url = f"memory://fetched-ahead-{limit}"
+    files = sorted(Path(dataset).rglob("*.tfrecord"))
+    for number, path in enumerate(files):
+        fsspec.filesystem("memory").pipe_file(f"{url}/{number:02d}", path.read_bytes())
+    together = threading.Barrier(len(files) if limit is None else 1, timeout=30)
+    read = []
+    fetch = FsspecStorage.read_range
+
+    def fetched(storage, path, *arguments):
+        read.append(path)
+        together.wait()
+        return fetch(storage, path, *arguments)
+
+    schema = pa.schema([("i", pa.int64())])
+    frame = tfr.read_tfrecord(url, schema=schema, dtype_backend="pyarrow")
+    assert frame.npartitions == 1
+    monkeypatch.setattr(FsspecStorage, "read_range", fetched)
+    found = (frame if limit is None else frame.head(limit, compute=False)).compute()
+    assert found["i"].isna().sum() == TABLE["i"][:limit].null_count
+    assert found["i"].sum() == pc.sum(TABLE["i"][:limit]).as_py()
+    # What is not needed is not fetched.
+    assert len(read) == (len(files) if limit is None else 2)
 
 
 def spoil(path: Path, start: int = 0) -> None:

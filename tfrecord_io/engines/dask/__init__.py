@@ -1,6 +1,6 @@
 """Dask: `read_tfrecord` makes a dask.dataframe of TFRecord files, `to_tfrecord` writes one.
 
-Nothing of the format is here: partitions are read by `tfrecord_io.tasks.read_task`, and written by
+Nothing of the format is here: partitions are read by `tfrecord_io.tasks.read_tasks`, and written by
 `tfrecord_io.attempt.write_task` and `tfrecord_io.commit.commit_job`.
 """
 

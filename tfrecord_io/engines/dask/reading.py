@@ -7,7 +7,9 @@ large files are cut at record boundaries (`tfrecord_io.boundaries`), small ones 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +31,7 @@ from tfrecord_io.read_files import Paths
 from tfrecord_io.read_tasks import packed
 from tfrecord_io.schema import schema_without_views
 from tfrecord_io.storage import open_storage
-from tfrecord_io.tasks import read_task
+from tfrecord_io.tasks import read_task, read_tasks
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -185,13 +187,16 @@ class Reader:
 def _limited(
     plan: ScanPlan, tasks: tuple[ScanTask, ...], limit: int | None
 ) -> Iterator[pa.RecordBatch]:
+    if limit is None:
+        with contextlib.closing(read_tasks(plan, tasks)) as streams:
+            yield from itertools.chain.from_iterable(streams)
+        return
     rows = 0
-    for task in tasks:
-        for batch in read_task(plan, task):
-            yield batch if limit is None else batch.slice(0, limit - rows)
-            rows += batch.num_rows
-            if limit is not None and rows >= limit:
-                return
+    for batch in itertools.chain.from_iterable(read_task(plan, task) for task in tasks):
+        yield batch.slice(0, limit - rows)
+        rows += batch.num_rows
+        if rows >= limit:
+            return
 
 
 def read_tfrecord(

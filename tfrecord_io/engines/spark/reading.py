@@ -11,10 +11,11 @@ listing, so that rows come in the order in which they were written.
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +35,7 @@ from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.read_files import Selection
 from tfrecord_io.storage import FileInfo, Storage, open_storage
-from tfrecord_io.tasks import read_task
+from tfrecord_io.tasks import read_tasks
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -178,12 +179,13 @@ class Rows:
             was_seen=self._stored is not None,
         )
 
-    def read(self, scan: ScanPlan, tasks: Iterable[ScanTask]) -> Iterator[pa.RecordBatch]:
+    def read(self, scan: ScanPlan, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:
         """Give the rows of some tasks, decoded while Spark takes what came before."""
 
         def rows() -> Iterator[pa.RecordBatch]:
-            for task in tasks:
-                yield from self._rows_of(scan, task)
+            with contextlib.closing(read_tasks(scan, tasks)) as streams:
+                for task, batches in zip(tasks, streams, strict=True):
+                    yield from self._rows_of(scan, task, batches)
 
         with in_words_of_spark():
             yield from read_ahead(
@@ -191,9 +193,11 @@ class Rows:
             )
         keep_what_is_loaded()
 
-    def _rows_of(self, scan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
+    def _rows_of(
+        self, scan: ScanPlan, task: ScanTask, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in read_task(scan, task):
+            for batch in batches:
                 yield from _pieces(self._conformed(batch, task))
         except DatasetChangedError as error:
             if self.options.ignore_missing and not _is_there(scan, task):
