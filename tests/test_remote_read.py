@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,20 @@ import fsspec
 import pyarrow as pa
 import pytest
 
+from tests.support.frames import examples
 from tests.support.servers import Server
-from tfrecord_io import count_rows, infer_schema, ranges, read_table, tasks, write_table
+from tfrecord_io import (
+    convert,
+    count_rows,
+    infer_schema,
+    ranges,
+    read_table,
+    tasks,
+    write_index,
+    write_table,
+)
 from tfrecord_io.errors import DatasetChangedError
+from tfrecord_io.fsspec_storage import FsspecStorage
 from tfrecord_io.read import plan_scan
 from tfrecord_io.tasks import read_task, read_tasks
 
@@ -72,6 +84,33 @@ def test_tasks_begin_at_marks(store: Server, tmp_path: Path) -> None:
     plan = plan_scan(store.url, storage_options=store.storage_options, task_bytes=40_000)
     batches = [batch for task in plan.tasks for batch in read_task(plan, task)]
     assert pa.Table.from_batches(batches).equals(TABLE)
+
+
+@pytest.mark.parametrize("function", [write_index, convert])
+def test_at_least_four_files_of_a_store_are_worked_on_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
+    """However few the cores are: each waits for the store's answers most of the time."""
+    source = f"memory://four-{function.__name__}"
+    with fsspec.open_files(f"{source}/*", "wb", num=8) as files:
+        for number, file in enumerate(files):
+            file.write(examples({"n": number}))
+    together = threading.Barrier(4, timeout=30)
+    fetch = FsspecStorage.read_range
+
+    def fetched(storage: FsspecStorage, path: str, *arguments: Any) -> Any:
+        if path.startswith("/four-"):
+            together.wait()
+        return fetch(storage, path, *arguments)
+
+    options: dict[str, Any] = {}
+    if function is convert:
+        # Else a first file is looked at, alone.
+        options = {"from_format": "tfrecord", "to_format": "parquet"}
+        options["schema"] = pa.schema([("n", pa.int64())])
+    monkeypatch.setattr(FsspecStorage, "read_range", fetched)
+    function(source, f"memory://target-{function.__name__}/x", **options)
+    assert not together.broken
 
 
 def test_tasks_in_turn_go_on_behind_an_error(store: Server, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
@@ -282,8 +283,8 @@ class FsspecStorage:
         self.remove(path)
 
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
-        for path in paths:
-            self.remove(path)
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            list(pool.map(self.remove, paths))
 
     def remove_folder(self, path: str) -> bool:  # noqa: D102
         try:

@@ -43,12 +43,11 @@ from tfrecord_io.errors import (
 from tfrecord_io.frames import FrameCounter, walk
 from tfrecord_io.layout import is_read_with
 from tfrecord_io.options import Limits
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths
 from tfrecord_io.source import OpenFile
-from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.storage import Storage, open_storage, threads_for
 
 _OVERHEAD_BYTES = 16
 
@@ -261,7 +260,8 @@ def write_index(
     limits : Limits, optional
         What files may demand before they are refused.
     threads : int, optional
-        How many files are worked on at a time; one for each core without it.
+        How many files are worked on at a time; without it one for each core, and at least four
+        for a remote store.
 
     Returns
     -------
@@ -346,13 +346,16 @@ def write_index(
         into.write_bytes(place, format_index(starts))
         return len(starts) - 1
 
-    with ThreadPoolExecutor(thread_count(threads)) as pool:
+    count = max(
+        threads_for(plan.locations, storage_options, threads),
+        threads_for([into.url(base)], target_storage_options, threads),
+    )
+    with ThreadPoolExecutor(count) as pool:
         are_free = list(pool.map(partial(_is_free, into), places))
-    with _undone(into, list(itertools.compress(places, are_free))):
-        for folder in {posixpath.dirname(place) for place in places} - {""}:
-            into.make_folders(folder)
-        with ThreadPoolExecutor(thread_count(threads)) as pool:
-            counts = list(pool.map(write, places))
+    made = list(itertools.compress(places, are_free))
+    with _undone(into, made), ThreadPoolExecutor(count) as pool:
+        list(pool.map(into.make_folders, {posixpath.dirname(place) for place in places} - {""}))
+        counts = list(pool.map(write, places))
     return IndexResult(files=len(counts), records=sum(counts))
 
 

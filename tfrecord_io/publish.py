@@ -8,6 +8,7 @@ in this process or another, and always ends in the same tree.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -221,8 +222,7 @@ def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Repl
     storage.sync_folders(sorted({path for folder in folders for path in _lineage(root, folder)}))
 
     storage.remove_files(f"{root}/{path}" for path in record.remove)
-    for folder in sorted(record.remove_folders, key=lambda path: path.count("/"), reverse=True):
-        storage.remove_folder(f"{root}/{folder}")
+    _remove_folders(staging, record)
     _sync_what_is_left(staging, map(_folder, (*record.remove, *record.remove_folders)))
 
     manifest = f"{staging.job_folder(job_id)}/{MANIFEST_NAME}"
@@ -249,6 +249,21 @@ def _make_folders(staging: Staging, record: CommitRecord) -> None:
         places = sorted({_join(staging.root, _folder(final)) for _, final in record.publish})
         with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-folders") as pool:
             list(pool.map(storage.make_folders, places))
+
+
+def _remove_folders(staging: Staging, record: CommitRecord) -> None:
+    """Remove the folders that are left empty, those within others first."""
+
+    def depth(path: str) -> int:
+        return path.count("/")
+
+    def remove(path: str) -> None:
+        staging.storage.remove_folder(_join(staging.root, path))
+
+    with ThreadPoolExecutor(staging.storage.concurrency, "tfrecord-io-folders") as pool:
+        deepest_first = sorted(record.remove_folders, key=depth, reverse=True)
+        for _, folders in itertools.groupby(deepest_first, depth):
+            list(pool.map(remove, folders))
 
 
 def _lineage(root: str, folder: str) -> Iterator[str]:

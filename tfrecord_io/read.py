@@ -33,7 +33,6 @@ from tfrecord_io.options import (
     positive,
     settings,
 )
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan
 from tfrecord_io.read_files import (
     Paths,
@@ -60,6 +59,7 @@ from tfrecord_io.read_schema import (
 )
 from tfrecord_io.read_tasks import Starts, cut_tasks, may_be_plain, whole_task
 from tfrecord_io.schema import check_schema, wire_schema
+from tfrecord_io.storage import threads_for
 
 #: Takes the path or URL through which a file was found, and the file, and returns it with marks.
 Describe: TypeAlias = Callable[[str, ScanFile], ScanFile]
@@ -131,7 +131,7 @@ def plan_scan(
     sample_files : int, optional
         Look for the schema in so many files at most instead of in all.
     threads : int, optional
-        For looking at files; one for each core without it.
+        For looking at files; without it one for each core, and at least four for a remote store.
     task_bytes : int, optional
         Cut files that a manifest has marks for into tasks of about this many bytes. Without it a
         task is a file.
@@ -243,7 +243,7 @@ def plan_scan(
             seen = observe_files(
                 plan,
                 looked_at[:sample_files],
-                thread_count(threads),
+                threads_for(plan.locations, plan.storage_options, threads),
                 tell_damage=schema_only,
                 note=starts.note if starts is not None else None,
                 progress=progress,

@@ -78,7 +78,7 @@ def repair(
     storage_options, target_storage_options : mapping, optional
         For the file systems of the source and of the target.
     threads : int, optional
-        How many work at a time; one for each core without it.
+        How many work at a time; without it one for each core, and at least four for a remote store.
     progress : callable, optional
         Called with the bytes that are done, and of all: those of the source twice.
 

@@ -25,11 +25,11 @@ from tfrecord_io.cli.verbs import DATA, Program, write
 from tfrecord_io.commit import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.index_files import write_index
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
+from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import counting
 
 #: Rows of a table that are laid out at a time on a terminal.
@@ -209,7 +209,8 @@ def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any)
     unknown = [task for task in plan.tasks if task.rows is None]
     done, total = 0, sum(task.file.size for task in unknown)
     with bytes_bar("counting") as show:
-        counts = counting(plan).run_all(unknown, thread_count(threads))
+        threads = threads_for(plan.locations, plan.storage_options, threads)
+        counts = counting(plan).run_all(unknown, threads)
         for task, of_file in zip(unknown, counts, strict=True):
             rows += sum(of_file)
             done += task.file.size

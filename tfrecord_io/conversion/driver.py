@@ -162,7 +162,8 @@ def convert(
         Where the tasks run: threads of this process, this thread, or a Dask cluster, by its
         scheduler's address or a client. What is written is the same.
     threads : int, optional
-        How many tasks run at a time on "threads"; one for each core without it.
+        How many tasks run at a time on "threads"; without it one for each core, and at least four
+        for a remote store.
     progress : callable, optional
         Called with a `ConvertProgress`, in this process, each time a task ended.
 

@@ -21,8 +21,8 @@ import pyarrow as pa
 from tfrecord_io.attempt import write_task
 from tfrecord_io.conversion.source import SourcePiece, SourcePlan, read_piece
 from tfrecord_io.errors import CorruptDataWarning, EncodeError, OptionError
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import TaskCommit, WriteJob
+from tfrecord_io.storage import threads_for
 
 _NAME = "tfrecord-convert"
 
@@ -186,7 +186,13 @@ def _run_here(
     import dask
     from dask.callbacks import Callback
 
-    workers = thread_count(threads) if scheduler == "threads" else 1
+    workers = 1
+    if scheduler == "threads":
+        scan, job = shared.source.scan, shared.job
+        workers = max(
+            threads_for(scan.locations, scan.storage_options, threads),
+            threads_for([job.url], job.storage_options, threads),
+        )
     per_task = max(1, workers // len(tasks))
     shared = replace(shared, threads=per_task)
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan
 from tfrecord_io.read import plan_files, plan_scan
 from tfrecord_io.read_files import Paths
@@ -344,5 +343,6 @@ def count_rows(
     )
     unknown = [task for task in plan.tasks if task.rows is None]
     known = sum(task.rows for task in plan.tasks if task.rows is not None)
-    with contextlib.closing(counting(plan).run_all(unknown, thread_count(threads))) as counts:
+    count = threads_for(plan.locations, plan.storage_options, threads)
+    with contextlib.closing(counting(plan).run_all(unknown, count)) as counts:
         return known + int(sum(itertools.chain.from_iterable(counts)))

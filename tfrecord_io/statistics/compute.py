@@ -22,7 +22,6 @@ from tfrecord_io.arrow_views import without_views
 from tfrecord_io.codec import get_codec
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice, function
-from tfrecord_io.parallel import thread_count
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths
@@ -34,6 +33,7 @@ from tfrecord_io.statistics.result import (
     Statistics,
     typed,
 )
+from tfrecord_io.storage import threads_for
 from tfrecord_io.tasks import decoding, warned
 
 _QUANTILES = (1, 5, 25, 50, 75, 95, 99)
@@ -125,9 +125,8 @@ def compute_statistics(
         sample_files=sample_files,
         threads=threads,
     )
-    rows, found, examples = _summed_up(
-        plan, thread_count(threads), progress or (lambda done, total: None)
-    )
+    threads = threads_for(plan.locations, plan.storage_options, threads)
+    rows, found, examples = _summed_up(plan, threads, progress or (lambda done, total: None))
     files = {(task.file.location, task.file.path): task.file.size for task in plan.tasks}
     return Statistics(
         rows=rows,
