@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tfrecord_io as tfr
 from tests.support.datasets import PARTITION_BY, hard_table
 from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
@@ -686,3 +687,21 @@ def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: S
     # Once it is decided it stays so.
     assert outcomes == sorted(outcomes, reverse=True)
     assert {*outcomes} == {"old", "new"}
+
+
+def test_a_target_like_the_source_takes_its_options(s3_server: Server, tmp_path: Path) -> None:
+    """Without them nothing of this store can be reached."""
+    table = pa.table({"x": [1, 2, 3]})
+    url, options = f"{s3_server.url}/{uuid.uuid4().hex}", s3_server.storage_options
+    tfr.write_table(table, f"{url}/data", storage_options=options)
+    tfr.convert(f"{url}/data", f"{url}/x.parquet", storage_options=options)
+    tfr.convert(f"{url}/x.parquet", str(tmp_path / "x"), storage_options=options)
+    assert tfr.read_table(tmp_path / "x").equals(table)
+    tfr.repair(f"{url}/data", f"{url}/sound", storage_options=options)
+    assert tfr.read_table(f"{url}/sound", storage_options=options).equals(table)
+    tfr.write_index(f"{url}/data", f"{url}/index", storage_options=options)
+    # What is given, be it nothing, is taken.
+    with pytest.raises(PermissionError, match="credentials"):
+        tfr.convert(
+            f"{url}/data", f"{url}/y.parquet", storage_options=options, target_storage_options={}
+        )

@@ -45,9 +45,9 @@ from tfrecord_io.layout import is_read_with
 from tfrecord_io.options import Limits
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.read import plan_files
-from tfrecord_io.read_files import Paths
+from tfrecord_io.read_files import Paths, as_list
 from tfrecord_io.source import OpenFile
-from tfrecord_io.storage import Storage, open_storage, threads_for
+from tfrecord_io.storage import Storage, open_storage, target_options, threads_for
 
 _OVERHEAD_BYTES = 16
 
@@ -255,8 +255,8 @@ def write_index(
         all taken for records, unless a name below it starts with ``_`` or ``.``. Older indexes
         are replaced, and nothing else is.
     storage_options, target_storage_options : mapping, optional
-        For the fsspec file systems of source and target; the target's are the source's where they
-        are not given.
+        For the fsspec file systems of source and target. Where the target's are not given, they are
+        the source's if its URL is of the same kind.
     limits : Limits, optional
         What files may demand before they are refused.
     threads : int, optional
@@ -294,11 +294,10 @@ def write_index(
     >>> tfr.TFRecordReader("memory://index.tfrecord", index="memory://index.idx")[0]
     b'a record'
     """
-    if target_storage_options is None:
-        target_storage_options = storage_options
+    options = target_options(target, as_list(source), storage_options, target_storage_options)
     plan = plan_files(source, storage_options=storage_options, limits=limits)
     storages = [open_storage(url, storage_options) for url in plan.locations]
-    into, base = open_storage(target, target_storage_options)
+    into, base = open_storage(target, options)
     files = [task.file for task in plan.tasks]
     places: dict[str, ScanFile] = {}
     for file in files:
@@ -348,7 +347,7 @@ def write_index(
 
     count = max(
         threads_for(plan.locations, storage_options, threads),
-        threads_for([into.url(base)], target_storage_options, threads),
+        threads_for([into.url(base)], options, threads),
     )
     with ThreadPoolExecutor(count) as pool:
         are_free = list(pool.map(partial(_is_free, into), places))

@@ -19,7 +19,8 @@ from tfrecord_io.errors import CorruptDataError, OptionError
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.options import RecordType, SaveMode, choice, function
 from tfrecord_io.read import plan_scan
-from tfrecord_io.read_files import Paths
+from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.storage import target_options
 from tfrecord_io.verification import Fault, verify
 
 
@@ -76,7 +77,7 @@ def repair(
     compression : str, optional
         Of the target's files, see `tfrecord_io.convert`.
     storage_options, target_storage_options : mapping, optional
-        For the file systems of the source and of the target.
+        See `tfrecord_io.convert`.
     threads : int, optional
         How many work at a time; without it one for each core, and at least four for a remote store.
     progress : callable, optional
@@ -125,7 +126,8 @@ def repair(
             path=os.fspath(target),
         )
     # It would be a pity to find that out once all is verified.
-    refuse_target(source, target, mode, storage_options, target_storage_options)
+    options = target_options(target, as_list(source), storage_options, target_storage_options)
+    refuse_target(source, target, mode, storage_options, options)
     total = 0
 
     def verified(done: int, size: int) -> None:
@@ -175,7 +177,7 @@ def repair(
         on_corrupt="skip_record",
         empty_partition="null",
         storage_options=storage_options,
-        target_storage_options=target_storage_options,
+        target_storage_options=options,
         threads=threads,
         progress=converted,
     )

@@ -89,8 +89,7 @@ def open_storage(
             "URL of that folder"
         )
     match = _URL.match(text)
-    protocol = match["protocol"].lower() if match else "file"
-    protocol = _SYNONYMS.get(protocol, protocol)
+    protocol = _protocol(text)
     is_chain = _CHAIN.match(text) is not None
     if protocol == "file" and not is_chain:
         if match:
@@ -163,6 +162,33 @@ def _check_bucket(url: str) -> None:
             f"{url} names the bucket {bucket!r}, and the names of buckets hold no other characters "
             "than letters, digits, '.', '-' and '_'"
         )
+
+
+def _protocol(text: str) -> str:
+    match = _URL.match(text)
+    protocol = match["protocol"].lower() if match else "file"
+    return _SYNONYMS.get(protocol, protocol)
+
+
+def target_options(
+    target: str | os.PathLike[str],
+    sources: Iterable[str | os.PathLike[str]],
+    storage_options: Mapping[str, Any] | None,
+    target_storage_options: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the options of a target: its own, or if there are none, those of sources like it.
+
+    Examples
+    --------
+    >>> target_options("s3://a/x", ["s3://b/y"], {"anon": True}, None)
+    {'anon': True}
+    >>> target_options("hdfs://a/x", ["s3://b/y"], {"anon": True}, None)
+    {}
+    """
+    if target_storage_options is not None:
+        return settings(target_storage_options, "target_storage_options")
+    protocols = {_protocol(path_text(source)) for source in sources}
+    return settings(storage_options) if _protocol(path_text(target)) in protocols else {}
 
 
 def threads_for(

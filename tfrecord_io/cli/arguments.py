@@ -227,7 +227,7 @@ def _storage_options(name: str, help_text: str) -> Callable[[Function], Function
         f"{name}s",
         metavar="NAME=VALUE",
         multiple=True,
-        callback=parsed(lambda texts: dict(map(parse_setting, texts))),
+        callback=parsed(lambda texts: dict(map(parse_setting, texts)) or None),
         help=help_text,
     )
 
@@ -235,7 +235,9 @@ def _storage_options(name: str, help_text: str) -> Callable[[Function], Function
 storage_options = _storage_options(
     "storage_option", "For the file system, such as anon=true. May be repeated."
 )
-target_storage_options = _storage_options("target_storage_option", "The same, for the target.")
+target_storage_options = _storage_options(
+    "target_storage_option", "The same, for the target, if not those of a source like it."
+)
 codec = click.option("--codec", type=click.Choice(get_args(CodecName)), default="auto")
 limits = click.option(
     "--limit",

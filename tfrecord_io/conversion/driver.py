@@ -38,12 +38,11 @@ from tfrecord_io.options import (
     SaveMode,
     choice,
     function,
-    settings,
 )
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths, as_list
-from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.storage import Storage, open_storage, target_options
 from tfrecord_io.write import plan_write, refuse_existing
 
 if TYPE_CHECKING:
@@ -157,7 +156,8 @@ def convert(
     empty_partition : {"error", "null"}
         What to do about empty strings in partition columns.
     storage_options, target_storage_options : mapping, optional
-        For the file systems of the source and of the target.
+        For the file systems of the source and of the target. Where the target's are not given,
+        they are the source's if its URL is of the same kind.
     scheduler : {"threads", "synchronous"}, str or distributed.Client
         Where the tasks run: threads of this process, this thread, or a Dask cluster, by its
         scheduler's address or a client. What is written is the same.
@@ -220,7 +220,7 @@ def convert(
     choice("mode", mode, SaveMode)
     function("progress", progress)
     check_scheduler(scheduler)
-    options = settings(target_storage_options, "target_storage_options")
+    options = target_options(target, as_list(source), storage_options, target_storage_options)
     refuse_target(source, target, mode, storage_options, options)
     reads = _source_format(source, from_format, storage_options)
     is_file = _is_file(target, partition_by, options)
@@ -391,7 +391,7 @@ def refuse_target(
     target: str | os.PathLike[str],
     mode: SaveMode,
     storage_options: Mapping[str, Any] | None,
-    target_storage_options: Mapping[str, Any] | None,
+    options: dict[str, Any],
 ) -> None:
     """Raise what `convert` raises of a place to write to, before a look at the source.
 
@@ -402,7 +402,6 @@ def refuse_target(
     OptionError
         The target is in the source.
     """
-    options = settings(target_storage_options, "target_storage_options")
     storage, path = open_storage(target, options)
     storage.check_target(path)
     _refuse_part(source, storage_options, storage.url(path))
