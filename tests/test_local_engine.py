@@ -9,6 +9,7 @@ import tempfile
 import textwrap
 import threading
 import time
+import types
 import warnings
 from pathlib import Path
 
@@ -521,6 +522,82 @@ class TestInOrder:
                 for count, _ in enumerate(items):
                     if count == 100:
                         raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            consume()
+        assert not live()
+
+    def test_an_interrupt_anywhere_ends_the_threads(self, monkeypatch):
+        """Whoever was interrupted while it took the lock would have had it for good."""
+        left = 0
+
+        def interrupt():
+            nonlocal left
+            if threading.current_thread() is caller:
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+
+        class Interrupted(threading.Condition):
+            def __enter__(self):
+                entered = super().__enter__()
+                interrupt()
+                return entered
+
+            def __exit__(self, *error):
+                interrupt()
+                super().__exit__(*error)
+
+            def notify_all(self):
+                super().notify_all()
+                interrupt()
+
+            def wait(self, timeout=None):
+                found = super().wait(timeout)
+                interrupt()
+                return found
+
+        def consume():
+            with contextlib.suppress(KeyboardInterrupt):
+                for items in self.run([lambda: iter(range(20))] * 4, budget_bytes=50):
+                    for _ in items:
+                        pass
+
+        ours = types.SimpleNamespace(**{**vars(threading), "Condition": Interrupted})
+        monkeypatch.setattr(parallel, "threading", ours)
+        for at in range(1, 25):
+            left = at
+            caller = threading.Thread(target=consume, daemon=True)
+            caller.start()
+            caller.join(20)
+            assert not caller.is_alive()
+            # None that was interrupted waits for them.
+            end = time.monotonic() + 10
+            while live() and time.monotonic() < end:
+                time.sleep(0.001)
+            assert not live()
+
+    def test_an_interrupt_is_not_kept_until_its_turn(self):
+        is_busy, is_interrupted = threading.Event(), threading.Event()
+        caller = threading.get_ident()
+
+        def work():
+            if threading.get_ident() != caller:
+                is_busy.set()
+                is_interrupted.wait(10)
+            yield 1
+
+        def works():
+            while True:
+                if is_busy.is_set() and threading.get_ident() == caller:
+                    is_interrupted.set()
+                    raise KeyboardInterrupt
+                yield work
+
+        def consume():
+            for items in self.run(works(), threads=2):
+                for _ in items:
+                    assert not is_interrupted.is_set()
 
         with pytest.raises(KeyboardInterrupt):
             consume()

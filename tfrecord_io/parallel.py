@@ -7,6 +7,10 @@ pauses while more than `budget_bytes` wait, and no work is begun while many wait
 may always go on, so nothing locks up. A caller that stops taking stops the threads; one that ends
 early, or fails, ends them.
 
+An interrupt, as by a user who presses stop, may come at any call of Python code, also between a
+condition's own `__enter__` and the block: whoever holds its lock then holds it for good, and the
+threads that are to end wait for it. So blocks take the lock itself, which runs no Python code.
+
 Threads are daemons: a generator that nobody finished must not hold up the end of the process. They
 are stopped when it begins: CPython ends daemons wherever they ask for the interpreter's lock, and
 inside native code that aborts the process.
@@ -125,8 +129,8 @@ class _Stream(Generic[T]):
         self.is_dropped = False
 
 
-#: Those that have threads.
-_RUNNING: set[_Pool[Any]] = set()
+#: Threads that run, and whose they are.
+_RUNNING: dict[threading.Thread, _Pool[Any]] = {}
 
 
 class _Pool(Generic[T]):
@@ -147,7 +151,8 @@ class _Pool(Generic[T]):
         self._most_waiting = most_waiting
         self._caller_works = caller_works
         self.threads: list[threading.Thread] = []
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._waiting: deque[_Stream[T]] = deque()
         self._current: _Stream[T] | None = None
         self._waiting_bytes = 0
@@ -162,15 +167,13 @@ class _Pool(Generic[T]):
 
     def streams(self, threads: int) -> Generator[Iterator[T], None, None]:
         """Give the items of each work, with so many threads beside the caller's."""
-        if threads:
-            _RUNNING.add(self)
         try:
             for index in range(threads):
                 thread = threading.Thread(
                     target=self._run, name=f"tfrecord-io-{index}", daemon=True
                 )
-                thread.start()
                 self.threads.append(thread)
+                thread.start()
             while (stream := self._next_stream()) is not None:
                 yield self._items(stream)
                 self._drop(stream)
@@ -182,18 +185,19 @@ class _Pool(Generic[T]):
             # it has the lock that the others need to end.
             if threading.current_thread() not in self.threads:
                 for thread in self.threads:
-                    thread.join()
-            _RUNNING.discard(self)
+                    # One that could not be started, or was not waited for until it was.
+                    with contextlib.suppress(RuntimeError):
+                        thread.join()
 
     def stop(self) -> None:
         """Let the threads end after what they are at."""
-        with self._changed:
+        with self._lock:
             self._is_stopped = True
             self._changed.notify_all()
 
     def _next_stream(self) -> _Stream[T] | None:
         self._work_until(lambda: bool(self._waiting) or self._is_exhausted)
-        with self._changed:
+        with self._lock:
             self._current = self._waiting.popleft() if self._waiting else None
             self._changed.notify_all()
             return self._current
@@ -211,14 +215,14 @@ class _Pool(Generic[T]):
             raise_once(stream)
 
     def _taken(self, stream: _Stream[T]) -> deque[T]:
-        with self._changed:
+        with self._lock:
             items, size = stream.items.popleft()
             self._waiting_bytes -= size
             self._changed.notify_all()
         return items
 
     def _drop(self, stream: _Stream[T]) -> None:
-        with self._changed:
+        with self._lock:
             stream.is_dropped = True
             self._waiting_bytes -= sum(size for _, size in stream.items)
             stream.items.clear()
@@ -230,7 +234,7 @@ class _Pool(Generic[T]):
     def _work_until(self, is_there: Callable[[], bool]) -> None:
         """Wait for the threads; work meanwhile."""
         while True:
-            with self._changed:
+            with self._lock:
                 while not (is_done := is_there()):
                     if self._is_stopped:
                         raise RuntimeError("reading has been stopped, since the process ends")
@@ -254,14 +258,19 @@ class _Pool(Generic[T]):
     # The threads' side
 
     def _run(self) -> None:
-        while (stream := self._pull(waits=True)) is not None:
-            while self._is_wanted(stream) and self._step(stream):
-                pass
-            stream.source.close()
+        thread = threading.current_thread()
+        _RUNNING[thread] = self
+        try:
+            while (stream := self._pull(waits=True)) is not None:
+                while self._is_wanted(stream) and self._step(stream):
+                    pass
+                stream.source.close()
+        finally:
+            del _RUNNING[thread]
 
     def _is_wanted(self, stream: _Stream[T]) -> bool:
         """Wait for room for an item; false if no more are wanted."""
-        with self._changed:
+        with self._lock:
             while not (self._is_stopped or stream.is_dropped or self._has_room(stream)):
                 self._changed.wait()
             return not (self._is_stopped or stream.is_dropped)
@@ -285,7 +294,7 @@ class _Pool(Generic[T]):
 
         The caller must not wait for room, which only it makes; it gets None then.
         """
-        with self._changed:
+        with self._lock:
             while not (self._is_stopped or self._is_exhausted or self._can_pull()):
                 if not waits:
                     return None
@@ -296,9 +305,12 @@ class _Pool(Generic[T]):
         is_last = False
         try:
             work = next(self._works, None)
-        except BaseException as error:  # noqa: BLE001 - raised again in its turn
+        except BaseException as error:
+            if not waits and isinstance(error, KeyboardInterrupt):
+                raise
+            # Raised again in its turn.
             work, is_last = functools.partial(_failing, error), True
-        with self._changed:
+        with self._lock:
             self._is_pulling = False
             self._is_exhausted = is_last or work is None
             self._changed.notify_all()
@@ -324,7 +336,7 @@ class _Pool(Generic[T]):
         except BaseException as error:  # noqa: BLE001 - raised again where it is taken
             stream.error = error
             is_done = True
-        with self._changed:
+        with self._lock:
             if items and not stream.is_dropped:
                 stream.items.append((items, size))
                 self._waiting_bytes += size
@@ -336,11 +348,11 @@ class _Pool(Generic[T]):
 @atexit.register
 def _stop_running() -> None:
     """Stop all threads, and wait for them."""
-    running = [*_RUNNING]
-    for pool in running:
+    running = _RUNNING.copy()
+    for pool in running.values():
         pool.stop()
     end = time.monotonic() + _EXIT_SECONDS
-    for thread in itertools.chain.from_iterable(pool.threads for pool in running):
+    for thread in running:
         thread.join(max(0.0, end - time.monotonic()))
 
 
