@@ -6,6 +6,7 @@ import gzip
 import pickle
 import re
 import resource
+import signal
 import struct
 import threading
 import time
@@ -586,4 +587,58 @@ def test_an_interrupt_while_the_target_is_looked_at_leaves_nothing(tmp_path, mon
     monkeypatch.setattr(write, "_first_task_index", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_table(TABLE, tmp_path / "t")
+    assert [*tmp_path.iterdir()] == []
+
+
+def writing_threads() -> list[str]:
+    names = (thread.name for thread in threading.enumerate())
+    return [name for name in names if name.startswith("tfrecord-io-write")]
+
+
+def test_a_task_that_no_thread_could_be_started_for_waits_for_no_rows(tmp_path, monkeypatch):
+    """A pool has taken the task on by then, and threads that are there begin it."""
+
+    class Refused(feed.ThreadPoolExecutor):
+        def submit(self, *arguments: Any, **named: Any) -> Any:
+            super().submit(*arguments, **named)
+            raise RuntimeError("can't start new thread")
+
+    def call() -> None:
+        try:
+            write_table(TABLE, tmp_path / "t")
+        except RuntimeError as error:
+            found.append(str(error))
+
+    monkeypatch.setattr(feed, "ThreadPoolExecutor", Refused)
+    found: list[str] = []
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    caller.join(20)
+    assert found == ["can't start new thread"]
+    assert not writing_threads()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_interrupt_while_tasks_write_waits_for_their_end(tmp_path, monkeypatch):
+    main = threading.main_thread()
+    if threading.current_thread() is not main or main.ident is None:
+        pytest.skip("only the main thread is interrupted")
+    is_fed = threading.Event()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from TABLE.to_batches()
+        is_fed.set()
+
+    def interrupted(*arguments: Any, **named: Any) -> TaskCommit:
+        commit = write_task(*arguments, **named)
+        is_fed.wait(10)
+        signal.pthread_kill(main.ident, signal.SIGINT)
+        # So that who waits for no end is gone by then.
+        time.sleep(0.3)
+        return commit
+
+    monkeypatch.setattr(feed, "write_task", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_table(batches(), tmp_path / "t", schema=TABLE.schema)
+    assert not writing_threads()
     assert [*tmp_path.iterdir()] == []

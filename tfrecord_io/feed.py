@@ -30,11 +30,13 @@ class _Budget:
         self._limit = limit
         self._used = 0
         self._is_stopped = False
-        self._changed = threading.Condition()
+        # Taken by blocks itself, see `tfrecord_io.parallel`.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     def take(self, size: int) -> bool:
         """Wait for room; return False if a task has failed."""
-        with self._changed:
+        with self._lock:
             self._changed.wait_for(
                 lambda: self._is_stopped or not self._used or self._used + size <= self._limit
             )
@@ -42,12 +44,12 @@ class _Budget:
             return not self._is_stopped
 
     def give_back(self, size: int) -> None:
-        with self._changed:
+        with self._lock:
             self._used -= size
             self._changed.notify_all()
 
     def stop(self) -> None:
-        with self._changed:
+        with self._lock:
             self._is_stopped = True
             self._changed.notify_all()
 
@@ -129,7 +131,9 @@ class Feeder:
                 start = 0
                 while start < batch.num_rows:
                     if rows is None:
-                        rows, room = self._begin_task(pool, futures), self._rows_per_task
+                        # Known before its task begins, which waits for its end whatever happens.
+                        rows, room = _TaskRows(self._budget), self._rows_per_task
+                        self._begin_task(pool, futures, rows)
                     part = batch.slice(start, room)
                     if not rows.put(part):
                         rows.cancel()
@@ -140,24 +144,26 @@ class Feeder:
                     if not room:
                         rows.end()
                         rows = None
+            if rows is not None:
+                rows.end()
+            for future in futures:
+                future.exception()
         except BaseException:
             self._budget.stop()
             _cancel_waiting(futures)
             if rows is not None:
                 rows.cancel()
             raise
-        if rows is not None:
-            rows.end()
 
-    def _begin_task(self, pool: ThreadPoolExecutor, futures: list[Future[TaskCommit]]) -> _TaskRows:
-        rows = _TaskRows(self._budget)
+    def _begin_task(
+        self, pool: ThreadPoolExecutor, futures: list[Future[TaskCommit]], rows: _TaskRows
+    ) -> None:
         index = len(futures)
         future = pool.submit(
             write_task, self._job, index, rows, row_offset=index * self._rows_per_task
         )
         future.add_done_callback(self._stop_on_failure)
         futures.append(future)
-        return rows
 
     def _stop_on_failure(self, future: Future[TaskCommit]) -> None:
         if not future.cancelled() and future.exception() is not None:
