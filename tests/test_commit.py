@@ -956,7 +956,32 @@ def test_aborting_a_decided_job_keeps_it(tmp_path: Path, monkeypatch: pytest.Mon
     assert data_files(root) == expected_files(NEW.to_pylist(), ["p"])
 
 
-def test_an_interrupt_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["publish", "release", "remove_tree", "remove_folder"])
+def test_an_interrupt_while_publishing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """What is decided is done before the interrupt is raised."""
+    root = tmp_path / "ds"
+    write_old(root)
+    undisturbed = getattr(LocalStorage, method)
+    left = 1
+
+    def interrupt(*args: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KeyboardInterrupt
+        return undisturbed(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, method, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_new(root, "overwrite")
+    assert {*data_files(root)} == {*NEW_FILES}
+    assert [*root.glob(".*")] == []
+
+
+def test_two_interrupts_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "ds"
     write_old(root)
 

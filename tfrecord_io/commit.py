@@ -487,11 +487,24 @@ def _gave_up(staging: Staging, job_id: str) -> bool:
 
 
 def _finish(staging: Staging, job_id: str, *, claim: int) -> None:
-    """Carry out a commit, end its turn, and remove the job's folder."""
+    """Carry out a commit, end its turn, and remove the job's folder.
+
+    An interrupt is raised when that is done: what is decided is seen by all, and readers would be
+    kept from a half of it. A second one ends it.
+    """
     replaced = Replaced()
     try:
-        _carry_out(staging, job_id, claim, replaced)
-        staging.remove_job_quietly(job_id)
+        try:
+            _carry_out(staging, job_id, claim, replaced)
+            staging.remove_job_quietly(job_id)
+        except KeyboardInterrupt:
+            if _has_turn(staging, job_id):
+                _carry_out(staging, job_id, claim, replaced)
+            staging.remove_job_quietly(job_id)
+            raise
+    except BaseException:
+        _abandon(staging, job_id, claim)
+        raise
     finally:
         replaced.let_go()
 
@@ -518,15 +531,11 @@ def _carry_out(staging: Staging, job_id: str, claim: int, replaced: Replaced) ->
         except OSError as error:
             if left:
                 continue
-            _abandon(staging, job_id, claim)
             raise CommitStateUnknownError(
                 f"the write is committed, but publishing it failed: {error}; when the cause is "
                 "gone, 'tfrecord-io clean' on the target, or the next write to it, finishes it",
                 path=staging.storage.url(staging.root),
             ) from error
-        except BaseException:
-            _abandon(staging, job_id, claim)
-            raise
 
 
 def _has_turn(staging: Staging, job_id: str) -> bool:
