@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.frames import example, examples, frame, records
-from tfrecord_io import parallel, source, tasks
+from tfrecord_io import conversion, numpy_batches, parallel, source, tasks, training_rows
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -296,6 +296,34 @@ class TestManyFiles:
             with pytest.raises(TFRecordError) as caught:
                 if not function(path, threads=3).is_sound:
                     raise TFRecordError("verify tells, and raises nothing")
+            assert not live()
+        finally:
+            gc.enable()
+        assert caught.value
+
+    @pytest.mark.parametrize("name", ["batches", "convert"])
+    def test_threads_end_while_an_error_in_what_became_of_the_rows_is_kept(
+        self, tmp_path, monkeypatch, small_splits, name
+    ):
+        def fail(*_):
+            raise ValueError("no room")
+
+        def go_through():
+            if name == "convert":
+                conversion.convert(
+                    path, tmp_path / "b", to_format="parquet", partition_by="s", threads=3
+                )
+            else:
+                next(iter(numpy_batches.batches(path, batch_size=10, shuffle=True, threads=3)))
+
+        path = tmp_path / "a"
+        path.write_bytes(examples(*rows(2000)))
+        monkeypatch.setattr(training_rows, "_cast", fail)
+        gc.disable()
+        try:
+            # The first of the texts is empty, and no name of a folder.
+            with pytest.raises(ValueError, match=r"no room|empty") as caught:
+                go_through()
             assert not live()
         finally:
             gc.enable()

@@ -8,6 +8,7 @@ and epoch decide the order, whatever the number of threads.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -104,16 +105,17 @@ class RowStream:
         tasks = self._tasks()
         if self.shuffled_rows:
             tasks = tuple(tasks[at] for at in random.permutation(len(tasks)))
-        rows: Iterator[pa.RecordBatch] = read_plan(
-            replace(self.plan, tasks=tasks), threads=self.threads
-        )
-        if self.shuffled_rows > 1:
-            rows = _mixed(rows, self.shuffled_rows, random)
-        for block in _cut(rows, self.batch_size):
-            rest = block.num_rows % self.batch_size
-            whole = block.num_rows - rest if self.drop_remainder else block.num_rows
-            if whole:
-                yield block.slice(0, whole)
+        found = read_plan(replace(self.plan, tasks=tasks), threads=self.threads)
+        # Closed also while an error is kept, whose traceback leads to it.
+        with contextlib.closing(found):
+            rows: Iterator[pa.RecordBatch] = found
+            if self.shuffled_rows > 1:
+                rows = _mixed(rows, self.shuffled_rows, random)
+            for block in _cut(rows, self.batch_size):
+                rest = block.num_rows % self.batch_size
+                whole = block.num_rows - rest if self.drop_remainder else block.num_rows
+                if whole:
+                    yield block.slice(0, whole)
 
     def _tasks(self) -> tuple[Any, ...]:
         index, count = self.shard

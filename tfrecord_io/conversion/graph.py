@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -72,7 +72,7 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
     found: list[str] = []
     reading = _Reading()
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches() -> Generator[pa.RecordBatch, None, None]:
         for piece in pieces:
             reading.piece = piece
             for item in read_piece(shared.source, piece, threads=shared.threads):
@@ -83,7 +83,9 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
 
     row = pieces[0].row if len(pieces) == 1 and shared.source.scan.filter is None else 0
     try:
-        commit = write_task(shared.job, task_index, batches(), row_offset=row)
+        # Closed also while an error is kept, whose traceback leads to them.
+        with contextlib.closing(batches()) as rows:
+            commit = write_task(shared.job, task_index, rows, row_offset=row)
     except EncodeError as error:
         if error.path is None and reading.piece is not None:
             error.path = reading.piece.task.file.url
