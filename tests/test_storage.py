@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import traceback
+import tracemalloc
 import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator
@@ -366,6 +367,17 @@ class TestLocal(StorageContract):
         with pytest.raises(OSError, match="No space left"):
             LocalStorage().create_exclusive(f"{tmp_path}/f", b"data", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
+
+    def test_a_limit_takes_no_memory(self, tmp_path: Path) -> None:
+        """Where memory is limited, a commit that was decided could not be read."""
+        storage, root = open_storage(tmp_path)
+        storage.write_bytes(f"{root}/f", b"12345")
+        tracemalloc.start()
+        try:
+            assert storage.read_bytes(f"{root}/f", 1 << 30) == b"12345"
+            assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        finally:
+            tracemalloc.stop()
 
 
 class TestMemory(StorageContract):

@@ -110,8 +110,9 @@ class LocalStorage:
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         with open(path, "rb", opener=_at_once) as file:
-            _file_info(path, os.fstat(file.fileno()))
-            return limited(file.read(limit + 1), limit, path)
+            size = _file_info(path, os.fstat(file.fileno())).size
+            # Python finds memory for all that is asked for first.
+            return limited(file.read(min(size, limit) + 1), limit, path)
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return path
