@@ -981,6 +981,18 @@ def test_an_interrupt_while_publishing(
     assert [*root.glob(".*")] == []
 
 
+def test_an_interrupt_before_the_commit_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commit, "_check_is_staged", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_new(tmp_path / "ds", "error")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_two_interrupts_while_publishing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "ds"
     write_old(root)

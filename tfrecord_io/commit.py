@@ -84,6 +84,15 @@ def commit_job(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
     """
     if job.skip:
         return WriteResult()
+    try:
+        return _commit_tasks(job, commits)
+    except KeyboardInterrupt:
+        # It may have come before there was anything to roll back or to carry out.
+        abort_job(job, commits)
+        raise
+
+
+def _commit_tasks(job: WriteJob, commits: Sequence[TaskCommit]) -> WriteResult:
     staging = staging_of(job)
     _check_is_staged(staging, job.job_id)
 
