@@ -328,7 +328,8 @@ class MappedFile:
         self.buffer = pa.py_buffer(
             mmap.mmap(handle.fileno(), size, access=mmap.ACCESS_READ) if size else b""
         )
-        weakref.finalize(self, handle.close)
+        # Not at the process's end, when threads may still read.
+        weakref.finalize(self, handle.close).atexit = False
         if size and _HUGE_PAGES is not None:
             # What comes from the disk then stands in pages of 2 MiB, of which this and each later
             # reader maps one at a time, not 16 of 4 KiB. A kernel without them says so in vain.
