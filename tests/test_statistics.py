@@ -2,12 +2,15 @@
 
 import base64
 import collections
+import contextlib
 import datetime
 import html.parser
 import io
 import json
 import os
 import re
+import threading
+import traceback
 
 import numpy as np
 import pyarrow as pa
@@ -501,3 +504,32 @@ class TestLists:
         asked, plain = features(tmp_path / "t", schema=schema)["x"], features(tmp_path / "t")["x"]
         assert (asked.missing, asked.lengths, asked.values) == (1, plain.lengths, plain.values)
         assert (plain.values.count, plain.values.max) == (12, 4)
+
+
+def test_an_interrupt_leaves_no_lock_that_threads_wait_for(dataset, monkeypatch):
+    """As one between a condition's `__enter__` and its block does, of those in Python's pools."""
+    left = 0
+
+    class Interrupted(threading.Condition):
+        def __enter__(self):
+            nonlocal left
+            entered = super().__enter__()
+            under_way = {frame.name for frame in traceback.extract_stack()}
+            # Threads that are begun have no other locks.
+            if interrupted_call.__name__ in under_way and "start" not in under_way:
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return entered
+
+    def interrupted_call():
+        with contextlib.suppress(KeyboardInterrupt):
+            tfr.compute_statistics(dataset, threads=3)
+
+    monkeypatch.setattr(threading, "Condition", Interrupted)
+    for at in range(1, 8):
+        left = at
+        caller = threading.Thread(target=interrupted_call, daemon=True)
+        caller.start()
+        caller.join(20)
+        assert not caller.is_alive()

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -156,16 +157,15 @@ def _summed_up(
     examples: dict[str, _Examples] | None = None
     with (
         contextlib.closing(decoding(plan).run_all(plan.tasks, threads)) as tasks,
-        ThreadPoolExecutor(threads, "tfrecord-io-statistics") as pool,
+        contextlib.closing(_Updating(summaries)) as updating,
     ):
-        run = pool.map if len(groups) > 1 else map
         for task, batches in zip(plan.tasks, tasks, strict=True):
             for batch in warned(batches):
                 if examples is None:
                     examples = _examples(batch)
                 rows += batch.num_rows
                 parts = map(_measurable, itertools.repeat(batch), groups, measures)
-                list(run(_native.Summary.update, summaries, parts))
+                updating.update(parts)
                 # The next batch then takes its memory, which the caches still hold.
                 del batch, parts
             done += task.file.size
@@ -176,6 +176,68 @@ def _summed_up(
         for column, one in zip(group, summary.columns(_MOST_FREQUENT), strict=True)
     }
     return rows, [found[column] for column in range(count)], examples or {}
+
+
+class _Updating:
+    """Threads that update summaries, one each; of one summary, the caller's.
+
+    No pool of Python's, whose threads and caller share a lock that an interrupt may leave taken,
+    see `tfrecord_io.parallel`: for each batch that would be one chance more.
+    """
+
+    def __init__(self, summaries: Sequence[Any]) -> None:
+        self._summaries = summaries
+        self._ways: list[tuple[queue.SimpleQueue[Any], queue.SimpleQueue[Any]]] = []
+        self._threads: list[threading.Thread] = []
+
+    def update(self, parts: Iterable[Any]) -> None:
+        """Update each summary by its part, at the same time."""
+        if len(self._summaries) < 2:
+            for summary, part in zip(self._summaries, parts, strict=True):
+                summary.update(part)
+            return
+        if not self._threads:
+            self._start()
+        for (there, _), part in zip(self._ways, parts, strict=True):
+            there.put(part)
+        errors = [back.get() for _, back in self._ways]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _start(self) -> None:
+        for index, summary in enumerate(self._summaries):
+            there: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            back: queue.SimpleQueue[Any] = queue.SimpleQueue()
+            thread = threading.Thread(
+                target=_update,
+                args=(summary, there, back),
+                name=f"tfrecord-io-statistics-{index}",
+                daemon=True,
+            )
+            self._ways.append((there, back))
+            self._threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """End the threads."""
+        for there, _ in self._ways:
+            there.put(None)
+        for thread in self._threads:
+            with contextlib.suppress(RuntimeError):
+                thread.join()
+
+
+def _update(summary: Any, there: queue.SimpleQueue[Any], back: queue.SimpleQueue[Any]) -> None:
+    while (part := there.get()) is not None:
+        try:
+            summary.update(part)
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
+            back.put(error)
+        else:
+            back.put(None)
+        # Its memory is the next batch's.
+        del part
 
 
 def _measurable(
