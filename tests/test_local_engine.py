@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import gc
 import gzip
 import mmap
@@ -242,6 +243,20 @@ def test_a_file_in_small_pages_is_read():
         assert not mapped.is_read_faster(0)
         # No huge page has room behind this place.
         assert source.MappedFile(path.open("rb"), size).is_read_faster(size - 1)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_file_that_cannot_be_mapped_is_read(tmp_path, monkeypatch, small_splits, threads):
+    def refused(*arguments, **options):
+        raise OSError(errno.ENODEV, "No such device")
+
+    path = tmp_path / "a"
+    path.write_bytes(examples(*rows(200)))
+    monkeypatch.setattr(mmap, "mmap", refused)
+    views = pa.schema([("n", pa.int64()), ("s", pa.string_view())])
+    assert read_table(path, threads=threads).to_pylist() == rows(200)
+    assert read_table(path, schema=views, threads=threads).to_pylist() == rows(200)
+    assert count_rows(path, threads=threads) == 200
 
 
 def test_the_file_is_closed_with_its_memory(tmp_path):

@@ -7,9 +7,10 @@ A decoder asks for the window at its offset and takes what it can of it. Four so
   it. Nothing is copied, and what was read leaves memory again. The file must not be cut
   short in place meanwhile: the operating system then ends the process. Writers that replace files
   (ours, Hadoop's, most others) are safe.
-- `_Read`: one that is not to be mapped, or takes longer to map than to read: all of it is looked
-  at, and it does not stand in huge pages. A file that is written, copied or read a little at a time
-  stands in small ones, and so does every file where the kernel or the file system has no others.
+- `_Read`: one that is not to be mapped, or cannot be, or takes longer to map than to read: all of
+  it is looked at, and it does not stand in huge pages. A file that is written, copied or read a
+  little at a time stands in small ones, and so does every file where the kernel or the file
+  system has no others.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
   crosses from one chunk into the next is copied together, once. Those of remote files are
   `tfrecord_io.ranges`, which are fetched ahead of the decoder.
@@ -21,6 +22,7 @@ a local one when it is opened, a remote one with every range.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import io
 import mmap
@@ -200,10 +202,12 @@ class OpenFile:
                 self.source = self._decompressed(_Prefixed(head, handle))
             elif data is not None:
                 self.source = _Held(data)
-            elif options.memory_map:
-                self.mapped = MappedFile(handle, file.size)
             else:
                 self.source = _Read(handle, file.size, start, stop)
+                if options.memory_map:
+                    # Some network file systems map nothing, and some processes may map little.
+                    with contextlib.suppress(OSError):
+                        self.mapped = MappedFile(handle, file.size)
         except BaseException:
             self.close()
             raise
