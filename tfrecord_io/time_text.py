@@ -14,7 +14,7 @@ import pyarrow.types as pat
 from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 
 #: 1 January of the year 0, and the day after the year 9999, in days since 1970.
-_FIRST_DAY, _END_DAY = -719_528, 2_932_897
+_FIRST_DAY, END_DAY = -719_528, 2_932_897
 
 #: After so many the Gregorian calendar begins anew.
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
@@ -44,9 +44,9 @@ def time_texts(times: pa.Array) -> list[str | None]:
         times = times.cast(t := pa.timestamp(t.unit, "UTC"))
     if not is_day_or_instant(t):
         return times.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
-    units, number = _units_and_number(t)
+    units, number = units_of_a_day(t), _number(t)
     numbers = times.view(number)
-    first, end = _FIRST_DAY * units, _END_DAY * units
+    first, end = _FIRST_DAY * units, END_DAY * units
     least, most = pc.min_max(numbers).as_py().values()
     if least is None or first <= least <= most < end:
         return times.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
@@ -80,7 +80,7 @@ def far_times(texts: pa.Array, t: pa.DataType) -> pa.Array:
     is_far = pc.match_substring_regex(texts, _FAR)
     if not pc.any(is_far).as_py():
         return texts
-    units, number = _units_and_number(t)
+    units, number = units_of_a_day(t), _number(t)
     near: list[str | None] = []
     moves: list[int] = []
     for text, far in zip(texts.to_pylist(), is_far.to_pylist(), strict=True):
@@ -100,8 +100,10 @@ def far_times(texts: pa.Array, t: pa.DataType) -> pa.Array:
         raise pa.ArrowInvalid(f"a time is beyond {t}") from error
 
 
-def _units_and_number(t: pa.DataType) -> tuple[int, pa.DataType]:
-    """Return how many units a day has, and the integer that a time is."""
-    if pat.is_date32(t):
-        return 1, pa.int32()
-    return UNITS_OF_A_DAY["ms" if pat.is_date64(t) else t.unit], pa.int64()
+def units_of_a_day(t: pa.DataType) -> int:
+    """Return how many units of a date or timestamp a day has."""
+    return 1 if pat.is_date32(t) else UNITS_OF_A_DAY["ms" if pat.is_date64(t) else t.unit]
+
+
+def _number(t: pa.DataType) -> pa.DataType:
+    return pa.int32() if t.bit_width == 32 else pa.int64()

@@ -40,6 +40,7 @@ from tfrecord_io.formats.exact import exact_cast, leaves
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import Storage
+from tfrecord_io.time_text import END_DAY, is_day_or_instant, units_of_a_day
 
 #: A large file is divided into pieces of about so many bytes, where its format allows it.
 PIECE_BYTES = 128 * 1024 * 1024
@@ -452,22 +453,21 @@ def row_of(
     return first_row + low
 
 
-#: 1 January of the year 1, and the day after the year 9999, in days since 1970.
-_FIRST_DAY, _END_DAY = -719_162, 2_932_897
+#: 1 January of the year 1, in days since 1970.
+_FIRST_DAY = -719_162
 
 
 def refuse_far_times(name: str, array: pa.Array, row_offset: int) -> None:
     """Raise `EncodeError` for the first date or timestamp beyond the years 1 to 9999."""
     t = leaf_type(array.type)
-    if not (pat.is_date(t) or pat.is_timestamp(t)):
+    if not is_day_or_instant(t):
         return
-    unit = "ms" if pat.is_date64(t) else None if pat.is_date32(t) else t.unit
-    units = 1 if unit is None else UNITS_OF_A_DAY[unit]
+    units = units_of_a_day(t)
     what = (
         "has a time beyond the years 1 to 9999, which such files do not tell: leave it out "
         "with columns, or choose another format"
     )
-    _refuse_beyond(name, array, row_offset, _FIRST_DAY * units, _END_DAY * units, what)
+    _refuse_beyond(name, array, row_offset, _FIRST_DAY * units, END_DAY * units, what)
 
 
 def _refuse_beyond(
