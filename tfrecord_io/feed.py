@@ -146,6 +146,7 @@ class Feeder:
                         rows = None
             if rows is not None:
                 rows.end()
+            # Waited for here, so that an interrupt stops them.
             for future in futures:
                 future.exception()
         except BaseException:

@@ -407,6 +407,7 @@ class Runner:
             return self._joined(exact, zip(spans, map(run, spans), strict=True), run, note)
 
         if self._options.on_corrupt == "skip_file":
+            # Nothing is noted of a file that may be left out.
             return whole_or_nothing(task.file, items)
         return items(note)
 

@@ -210,11 +210,11 @@ def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any)
     done, total = 0, sum(task.file.size for task in unknown)
     with bytes_bar("counting") as show:
         threads = threads_for(plan.locations, plan.storage_options, threads)
-        counts = counting(plan).run_all(unknown, threads)
-        for task, of_file in zip(unknown, counts, strict=True):
-            rows += sum(of_file)
-            done += task.file.size
-            show(done, total)
+        with contextlib.closing(counting(plan).run_all(unknown, threads)) as counts:
+            for task, of_file in zip(unknown, counts, strict=True):
+                rows += sum(of_file)
+                done += task.file.size
+                show(done, total)
     if is_json:
         write(json_line({"rows": rows}))
     else:
