@@ -587,7 +587,8 @@ def test_a_conversion_that_is_interrupted_leaves_nothing(tmp_path, number, targe
     tfr.write_table(table, tmp_path / "source", rows_per_task=10_000)
     command = ["convert", str(tmp_path / "source"), str(tmp_path / target)]
     words = [*command, "--compression", "gzip"] + ["--to-format", "tfrecord"] * (target == "target")
-    with subprocess.Popen([*PROGRAM, *words], stderr=subprocess.PIPE) as process:
+    heeding = [sys.executable, "-c", HEEDING, str(number.value)]
+    with subprocess.Popen([*heeding, *PROGRAM, *words], stderr=subprocess.PIPE) as process:
         while not any(target in path.name for path in tmp_path.iterdir()):
             time.sleep(0.01)
         process.send_signal(number)
