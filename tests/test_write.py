@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from tests.support.frames import examples
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, feed, part_writer, write
+from tfrecord_io import attempt, feed, part_writer
 from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import (
@@ -575,19 +575,6 @@ def test_a_target_that_another_job_makes_meanwhile_is_not_taken_for_a_file(tmp_p
     write_table(pa.table({"x": [2]}), tmp_path / "t", mode="append")
     assert next(answers, None) is None
     assert read_table(tmp_path / "t")["x"].to_pylist() == [1, 2]
-
-
-def test_an_interrupt_while_the_target_is_looked_at_leaves_nothing(tmp_path, monkeypatch):
-    # The job's folder is there by then, and nobody knows of it yet.
-    def interrupted(*_: Any) -> int:
-        if (tmp_path / "t").exists():
-            raise KeyboardInterrupt
-        return 0
-
-    monkeypatch.setattr(write, "_first_task_index", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        write_table(TABLE, tmp_path / "t")
-    assert [*tmp_path.iterdir()] == []
 
 
 def writing_threads() -> list[str]:

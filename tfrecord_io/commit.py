@@ -226,7 +226,7 @@ def recover(
             staging.remove_job(job_id)
     is_idle = not running and (turn is None or turn.job_id in (*finished, *removed))
     if is_idle and not dry_run:
-        staging.abort_unowned_uploads()
+        staging.abort_unowned_uploads(uploads)
         if staging.storage.is_folder(staging.folder):
             staging.storage.remove_folder(staging.folder)
     left = [one for one in uploads if is_idle and one.upload_id not in completed]

@@ -173,25 +173,31 @@ def carry_out(staging: Staging, job_id: str, replaced: Replaced) -> None:
     LayoutError
         A path in the record leads through a link, as none does when a commit is decided.
     """
-    if staging.is_decided(job_id):
-        _publish(staging, job_id, _read_record(staging, job_id), replaced)
-    else:
+    record = _read_record(staging, job_id)
+    if record is None:
         take_back(staging, job_id)
+    else:
+        _publish(staging, job_id, record, replaced)
 
 
 def completed_uploads(staging: Staging, job_id: str) -> set[str]:
     """Return the names of the uploads that `carry_out` completes."""
-    if staging.storage.stages_by == "rename" or not staging.is_decided(job_id):
+    if staging.storage.stages_by == "rename":
         return set()
     record = _read_record(staging, job_id)
+    if record is None:
+        return set()
     return {staging.storage.upload_id(staged) for staged, _ in record.publish}
 
 
-def _read_record(staging: Staging, job_id: str) -> CommitRecord:
+def _read_record(staging: Staging, job_id: str) -> CommitRecord | None:
+    """Return what a job decided; None if it did not."""
     path = staging.record_path(job_id)
     try:
         data = staging.storage.read_bytes(path, _MAX_RECORD_BYTES)
         return CommitRecord.loads(data, staged_paths=staging.storage.stages_by == "rename")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CommitStateUnknownError(
             f"the commit record cannot be understood: {error}; look at the target before you write "

@@ -149,8 +149,7 @@ class Staging:
         owner = owner_of(owner_pid)
         levels = 0
         for _ in range(_SETUP_TRIES):
-            # Whoever of several jobs ends last takes away the folders that the first one made.
-            levels = max([levels, self._missing_levels(), *map(_made_levels, self.job_ids())])
+            levels = max(levels, self._new_levels())
             job_id = f"{owner.host}-{owner.pid}-{owner.started}-{levels}-{secrets.token_hex(4)}"
             try:
                 self.storage.make_folders(self.folder)
@@ -168,12 +167,17 @@ class Staging:
             path=self.storage.url(self.root),
         )
 
-    def _missing_levels(self) -> int:
+    def _new_levels(self) -> int:
+        """Return how many folders, from the target upwards, are made for the jobs there are."""
+        if self.storage.stages_by == "upload":
+            # Above the hidden one they are only the beginnings of names.
+            return 0
         path, levels = self.root, 0
         while path and not self.storage.is_folder(path):
             path = path.rpartition("/")[0]
             levels += 1
-        return levels
+        # Whoever of several jobs ends last takes away the folders that the first one made.
+        return max([levels, *map(_made_levels, self.job_ids())])
 
     def _sync_new_folders(self, levels: int) -> None:
         path = self.root
@@ -196,7 +200,7 @@ class Staging:
     def remove_job(self, job_id: str) -> None:
         """Remove a job's folder and uploads, and the folders made for it that hold nothing else."""
         self.storage.remove_tree(self.job_folder(job_id))
-        self.abort_unowned_uploads()
+        self.abort_unowned_uploads(self.part_uploads())
         if not self.storage.remove_folder(self.folder):
             return
         path = self.root
@@ -220,16 +224,15 @@ class Staging:
             if parse_part_name(upload.path.rpartition("/")[2]) is not None
         ]
 
-    def unowned_uploads(self) -> list[Upload]:
-        """Return the open uploads of part files, if there is no job any more that may own them.
+    def unowned_uploads(self, uploads: list[Upload]) -> list[Upload]:
+        """Return those open uploads of part files that no job may own, if no job runs any more.
 
-        Which job made an upload is not known, so the last job to go ends all that are left. Uploads
-        are listed before jobs: a job whose upload is seen is seen as well, unless it ended.
+        Which job made an upload is not known, so the last job to go ends all that are left. They
+        must have been listed before: a job whose upload was seen is seen as well, unless it ended.
         """
-        found = self.part_uploads()
-        if found and self._has_jobs():
+        if uploads and self._has_jobs():
             return []
-        return [upload for upload in found if not self.is_of_a_file(upload)]
+        return [upload for upload in uploads if not self.is_of_a_file(upload)]
 
     def _has_jobs(self) -> bool:
         try:
@@ -244,9 +247,9 @@ class Staging:
         folder, _, name = upload.path.rpartition("/")
         return bool(self.storage.folders(folder, f".{name}."))
 
-    def abort_unowned_uploads(self) -> None:
-        """End what `unowned_uploads` finds."""
-        if self.storage.stages_by == "upload" and (found := self.unowned_uploads()):
+    def abort_unowned_uploads(self, uploads: list[Upload]) -> None:
+        """End what `unowned_uploads` finds among `part_uploads`."""
+        if found := self.unowned_uploads(uploads):
             self.storage.abort_uploads(found)
 
     def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from tfrecord_io.layout import (
     check_partition_name,
     format_segments,
 )
-from tfrecord_io.manifest import read_manifest
+from tfrecord_io.manifest import Manifest, read_manifest
 from tfrecord_io.options import (
     DEFAULT_ROWS_PER_TASK,
     CodecName,
@@ -50,8 +51,8 @@ from tfrecord_io.options import (
 from tfrecord_io.part_writer import check_file_format
 from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.schema import check_schema, check_writable, normal_schema, storage_type
-from tfrecord_io.staging import STAGING_NAME, Staging
-from tfrecord_io.storage import LocalStorage, Storage, open_storage, threads_for
+from tfrecord_io.staging import STAGING_NAME, Staging, is_link
+from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, threads_for
 
 
 def plan_write(
@@ -138,39 +139,35 @@ def plan_write(
         check_file_format(file_format, in_files, known_compression, compression_level)
     normal = normal_schema(schema)
     storage, root = open_storage(path, storage_options)
-    _check_target(storage, root, mode)
     staging = Staging(storage, root)
-
-    def job(job_id: str, *, skip: bool) -> WriteJob:
-        return WriteJob(
-            url=os.fspath(path) if not isinstance(storage, LocalStorage) else root,
-            storage_options=settings(storage_options),
-            job_id=job_id,
-            mode=mode,
-            skip=skip,
-            first_task_index=_first_task_index(storage, root, mode),
-            schema=pa.schema([f.with_nullable(schema.field(f.name).nullable) for f in normal]),
-            partition_by=names,
-            file_format=file_format,
-            record_type=record_type,
-            compression=known_compression,
-            compression_level=level,
-            max_records_per_file=max_records_per_file,
-            float64=float64,
-            codec=codec,
-            empty_partition=empty_partition,
-        )
-
-    if storage.is_folder(root):
+    job = WriteJob(
+        url=os.fspath(path) if not isinstance(storage, LocalStorage) else root,
+        storage_options=settings(storage_options),
+        job_id="",
+        mode=mode,
+        skip=True,
+        first_task_index=0,
+        schema=pa.schema([f.with_nullable(schema.field(f.name).nullable) for f in normal]),
+        partition_by=names,
+        file_format=file_format,
+        record_type=record_type,
+        compression=known_compression,
+        compression_level=level,
+        max_records_per_file=max_records_per_file,
+        float64=float64,
+        codec=codec,
+        empty_partition=empty_partition,
+    )
+    if _check_target(storage, root, mode):
         recover(staging)
-    if storage.is_folder(root) and _has_data(staging, job("", skip=True)):
-        return job("", skip=True)
-    job_id = staging.set_up_job(owner_pid)
-    try:
-        return job(job_id, skip=False)
-    except BaseException:
-        staging.remove_job_quietly(job_id)
-        raise
+        # It may have been made for a job that is removed by now.
+        if storage.is_folder(root):
+            tree, manifest = _look(job, storage, root)
+            if mode == "ignore" and tree.files:
+                return job
+            if mode == "append":
+                job = replace(job, first_task_index=first_added_task(tree, manifest))
+    return replace(job, job_id=staging.set_up_job(owner_pid), skip=False)
 
 
 def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> tuple[str, ...]:
@@ -198,19 +195,10 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
     return names
 
 
-def _first_task_index(storage: Storage, root: str, mode: SaveMode) -> int:
-    if mode != "append" or not storage.is_folder(root):
-        return 0
-    return first_added_task(storage.tree(root, skip=STAGING_NAME), read_manifest(storage, root))
-
-
-def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
+def _check_target(storage: Storage, root: str, mode: SaveMode) -> bool:
+    """Return whether the target is there; raise if it cannot be one, or must not go."""
     storage.check_target(root)
-    if not storage.is_folder(root) and _is_other_than_folder(storage, root):
-        raise DatasetExistsError(
-            "the target is a file, and a data set is a folder; choose another path",
-            path=storage.url(root),
-        )
+    is_folder = storage.is_folder(root) or _is_folder_by_now(storage, root)
     if mode == "overwrite" and storage.local_path(root) is not None:
         target = Path(root).resolve()
         for place, what in ((Path.cwd(), "working"), (Path.home(), "home")):
@@ -218,6 +206,23 @@ def _check_target(storage: Storage, root: str, mode: SaveMode) -> None:
                 raise LayoutError(
                     f"overwriting would remove the {what} directory; choose another path", path=root
                 )
+    return is_folder
+
+
+def _is_folder_by_now(storage: Storage, root: str) -> bool:
+    """Ask in one call what else may be there: between two, another job may make the folder."""
+    try:
+        storage.info(root)
+    except IsADirectoryError:
+        return True
+    except (FileNotFoundError, NotADirectoryError):
+        # A link that leads nowhere is there.
+        if not is_link(storage, root):
+            return False
+    raise DatasetExistsError(
+        "the target is a file, and a data set is a folder; choose another path",
+        path=storage.url(root),
+    )
 
 
 def refuse_existing(storage: Storage, root: str) -> None:
@@ -236,33 +241,22 @@ def _exists(storage: Storage, root: str) -> DatasetExistsError:
     )
 
 
-def _is_other_than_folder(storage: Storage, root: str) -> bool:
-    """Ask in one call: between two, another job may make the folder."""
-    try:
-        storage.info(root)
-    except IsADirectoryError:
-        return False
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
-        # A link that leads nowhere is there; S3 may forbid to say.
-        return storage.exists(root) and not storage.is_folder(root)
-    return True
-
-
-def _has_data(staging: Staging, job: WriteJob) -> bool:
-    """Return whether the mode "ignore" finds data, after checking what the mode asks of them."""
-    tree = staging.storage.tree(staging.root, skip=STAGING_NAME)
-    if job.mode in ("append", "overwrite_partitions"):
-        manifest = read_manifest(staging.storage, staging.root)
-        manifest = check_appended(job, staging.storage, staging.root, tree, manifest)
-        if manifest is None and (paths := [*filter(is_data_path, tree.files)]):
-            # Loaded on demand: most writes need no other format.
-            from tfrecord_io.foreign_files import check_fit
-
-            check_fit(job, staging.storage, staging.root, paths)
+def _look(job: WriteJob, storage: Storage, root: str) -> tuple[Tree, Manifest | None]:
+    """Return what is in the target, after checking what the mode asks of it."""
+    tree = storage.tree(root, skip=STAGING_NAME)
     if job.mode == "error" and (tree.files or tree.folders):
-        raise _exists(staging.storage, staging.root)
+        raise _exists(storage, root)
     # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
-    return job.mode == "ignore" and bool(tree.files)
+    if job.mode not in ("append", "overwrite_partitions"):
+        return tree, None
+    manifest = read_manifest(storage, root)
+    found = check_appended(job, storage, root, tree, manifest)
+    if found is None and (paths := [*filter(is_data_path, tree.files)]):
+        # Loaded on demand: most writes need no other format.
+        from tfrecord_io.foreign_files import check_fit
+
+        check_fit(job, storage, root, paths)
+    return tree, manifest
 
 
 def write_table(
