@@ -318,9 +318,11 @@ class _Unpacking:
         if column.inner is not None:
             values = tf.reshape(values, [-1, column.inner])
         lengths = [next(parts) for _ in range(column.ragged_rank)]
+        if not self._layout.is_large:
+            lengths = [tf.io.decode_raw(counts, tf.int64) for counts in lengths]
+        for counts in lengths[:1]:
+            counts.set_shape([self._rows])
         for counts in reversed(lengths):
-            if not self._layout.is_large:
-                counts = tf.io.decode_raw(counts, tf.int64)
             values = tf.RaggedTensor.from_row_lengths(values, counts, validate=False)
         if not column.ragged_rank:
             values.set_shape([self._rows, *values.shape[1:]])
@@ -371,8 +373,9 @@ def dataset(
         See `tfrecord_io.batches`. Each time the dataset is gone through, the order is another one.
     features : mapping, optional
         What to read as a specification for tf.io.parse_example, instead of a schema: tensors are
-        then as it says, sparse ones among them. Values of another kind, or another number of them,
-        are an error. An empty list is no values, whatever its kind.
+        then as it says, sparse ones among them, and lists of tf.io.FixedLenSequenceFeature filled
+        up to the longest of their batch. Values of another kind, or another number of them, are an
+        error. An empty list is no values, whatever its kind.
     schema, filters, record_type, compression, on_corrupt, storage_options
         See `tfrecord_io.read_table`.
     threads : int, optional

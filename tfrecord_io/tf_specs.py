@@ -237,8 +237,8 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     Raises
     ------
     OptionError
-        A kind of feature that is none of those that `feature_spec` gives for an Example, or a
-        default that TensorFlow does not take either.
+        A kind of feature that is none of those below, or something in one that TensorFlow does not
+        take either.
     """
     tf = tensorflow()
     leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
@@ -246,14 +246,16 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     for name, feature in settings(features, "features").items():
         leaf = leaves.get(tf.as_dtype(feature.dtype)) if hasattr(feature, "dtype") else None
         is_fixed = isinstance(feature, tf.io.FixedLenFeature)
+        is_sequence = isinstance(feature, tf.io.FixedLenSequenceFeature)
         is_any_length = isinstance(feature, tf.io.VarLenFeature | tf.io.RaggedFeature)
         is_own = not getattr(feature, "partitions", ()) and (
             getattr(feature, "value_key", None) in (None, name)
         )
-        if leaf is None or not (is_fixed or is_any_length) or not is_own:
+        if leaf is None or not (is_fixed or is_sequence or is_any_length) or not is_own:
             raise OptionError(
                 f"features has {feature!r} for {name!r}; it must be a FixedLenFeature, a "
-                "VarLenFeature or a RaggedFeature of its own values, of int64, float32 or string"
+                "FixedLenSequenceFeature, a VarLenFeature or a RaggedFeature of its own values, of "
+                "int64, float32 or string"
             )
         if is_any_length:
             fields.append(pa.field(name, pa.list_(leaf)))
@@ -261,6 +263,10 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
         shape = tf.TensorShape(feature.shape)
         if not shape.is_fully_defined():
             raise OptionError(f"features has {feature!r} for {name!r}; its shape must be known")
+        if is_sequence:
+            _check_sequence(tf, name, feature, math.prod(shape))
+            fields.append(pa.field(name, pa.list_(leaf)))
+            continue
         fields.append(pa.field(name, pa.list_(leaf, math.prod(shape)) if shape.rank else leaf))
         if feature.default_value is not None:
             values = _default_values(tf, name, feature, math.prod(shape))
@@ -285,6 +291,18 @@ def _default_values(tf: Any, name: str, feature: Any, count: int) -> list[Any]:
     return values
 
 
+def _check_sequence(tf: Any, name: str, feature: Any, step_size: int) -> None:
+    if not feature.allow_missing:
+        raise OptionError(
+            f"features has {feature!r} for {name!r}; lists of a batch are filled up to the longest "
+            "of them: say so by allow_missing=True, as tf.io.parse_example wants it"
+        )
+    if not step_size:
+        raise OptionError(f"features has {feature!r} for {name!r}; such a shape holds no values")
+    if feature.default_value is not None:
+        _default_values(tf, name, feature, 1)
+
+
 def conformed(tensor: Any, feature: Any) -> Any:
     """Return a dense or ragged tensor of a column as the specification wants it."""
     tf = tensorflow()
@@ -292,8 +310,33 @@ def conformed(tensor: Any, feature: Any) -> Any:
         return tensor.to_sparse()
     if isinstance(feature, tf.io.RaggedFeature):
         return tensor.with_row_splits_dtype(feature.row_splits_dtype)
+    if isinstance(feature, tf.io.FixedLenSequenceFeature):
+        return _filled_up(tf, tensor, feature)
     if isinstance(feature, tf.io.FixedLenFeature):
         shape = tf.TensorShape(feature.shape)
         if shape.rank and shape.rank > 1:
             return tf.reshape(tensor, [-1, *shape])
     return tensor
+
+
+def _filled_up(tf: Any, ragged: Any, feature: Any) -> Any:
+    """Return the lists of a batch, each filled up to the longest, as steps of the shape asked for.
+
+    The rule is that of tf.io.FixedLenSequenceFeature.
+    """
+    shape = tf.TensorShape(feature.shape)
+    step_size = math.prod(shape)
+    lengths = ragged.row_lengths()
+    are_whole = tf.debugging.assert_equal(
+        lengths % step_size,
+        tf.zeros_like(lengths),
+        f"a list is no whole number of steps of {step_size} values, as {feature!r} wants it",
+    )
+    default = feature.default_value
+    if default is not None:
+        default = tf.reshape(tf.constant(default, feature.dtype), [])
+    with tf.control_dependencies([are_whole]):
+        filled = ragged.to_tensor(default)
+    steps = tf.reshape(filled, [tf.shape(filled)[0], tf.shape(filled)[1] // step_size, *shape])
+    steps.set_shape([filled.shape[0], None, *shape])
+    return steps

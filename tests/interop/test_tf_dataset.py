@@ -521,6 +521,78 @@ def test_a_dataset_by_a_specification(tf: Any, data: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3000])
+@pytest.mark.parametrize("drop_remainder", [False, True])
+@pytest.mark.parametrize(
+    ("leaf", "shape", "default"),
+    [
+        (pa.int64(), [], None),
+        (pa.int64(), [], -1),
+        (pa.int64(), [], [7]),
+        (pa.int64(), [2], 5),
+        (pa.float32(), [2, 1], None),
+        (pa.float32(), [], float("nan")),
+        (pa.string(), [], None),
+        (pa.string(), [1, 2], "none"),
+    ],
+)
+def test_lists_that_are_filled_up(
+    tf: Any,
+    tmp_path: Path,
+    leaf: pa.DataType,
+    shape: list[int],
+    default: Any,
+    size: int,
+    drop_remainder: bool,
+) -> None:
+    dtype = {pa.float32(): tf.float32, pa.int64(): tf.int64}.get(leaf, tf.string)
+    counts = [0, 4, None, 2, None, 0, 6, None, None, None, 2]
+    rows = [
+        None if n is None else ["v" * size] * n if dtype == tf.string else [*range(1, n + 1)]
+        for n in counts
+    ]
+    tfr.write_table(pa.table({"x": pa.array(rows, pa.list_(leaf))}), tmp_path / "data")
+    features = {"x": tf.io.FixedLenSequenceFeature(shape, dtype, True, default)}
+    files = sorted(map(str, (tmp_path / "data").glob("part-*")))
+    records = tf.data.TFRecordDataset(files).batch(3, drop_remainder)
+    theirs = records.map(lambda batch: tf.io.parse_example(batch, features))
+    ours = tfr.tf.dataset(
+        tmp_path / "data", batch_size=3, features=features, drop_remainder=drop_remainder
+    )
+    assert ours.element_spec["x"].shape.as_list() == theirs.element_spec["x"].shape.as_list()
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine["x"].shape == other["x"].shape
+        np.testing.assert_array_equal(mine["x"].numpy(), other["x"].numpy())
+
+
+@pytest.mark.parametrize(
+    ("feature", "what"),
+    [
+        (([2], "int64"), "say so by allow_missing=True"),
+        (([0], "int64", True), "holds no values"),
+        (([None], "int64", True), "its shape must be known"),
+        (([2], "int64", True, "a"), "whose default is of another type"),
+        (([2], "int64", True, [1, 2]), "as many values as its shape, 1"),
+    ],
+)
+def test_sequences_that_tensorflow_does_not_take_either(
+    tf: Any, data: Path, feature: Any, what: str
+) -> None:
+    features = {"list": tf.io.FixedLenSequenceFeature(*feature)}
+    record = examples({"list": [1, 2]})
+    with pytest.raises((TypeError, ValueError, tf.errors.InvalidArgumentError)):
+        tf.io.parse_example([record], features)
+    with pytest.raises(tfr.OptionError, match=what):
+        tfr.tf.dataset(data, batch_size=10, features=features)
+
+
+def test_lists_that_are_no_whole_number_of_steps(tf: Any, tmp_path: Path) -> None:
+    tfr.write_table(pa.table({"x": [[1, 2], [3]]}), tmp_path / "data")
+    features = {"x": tf.io.FixedLenSequenceFeature([2], tf.int64, True)}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="no whole number of steps of 2"):
+        list(tfr.tf.dataset(tmp_path / "data", batch_size=2, features=features))
+
+
+@pytest.mark.parametrize("size", [1, 3000])
 @pytest.mark.parametrize(
     ("leaf", "shape", "default"),
     [
