@@ -16,6 +16,7 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support.frames import example, examples, frame
+from tfrecord_io import parallel
 from tfrecord_io.numpy_batches import Ragged
 
 ROWS = 1000
@@ -430,6 +431,41 @@ def test_workers_that_are_none(data: str, index: Any, count: Any) -> None:
     batches = tfr.batches(data, batch_size=10)
     with pytest.raises(tfr.OptionError, match="worker"):
         batches.of_worker(index, count)
+
+
+@pytest.mark.parametrize(
+    ("remote", "count", "threads", "used"),
+    [
+        (False, 1, None, 8),
+        (False, 3, None, 2),
+        (False, 12, None, 1),
+        (False, 12, 5, 5),
+        (True, 2, None, 4),
+    ],
+)
+def test_workers_share_the_cores(
+    data: str,
+    monkeypatch: pytest.MonkeyPatch,
+    remote: bool,
+    count: int,
+    threads: int | None,
+    used: int,
+) -> None:
+    if remote:
+        tfr.write_table(TABLE, "memory://workers-share-the-cores", mode="overwrite")
+        data = "memory://workers-share-the-cores"
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
+    counts = []
+
+    def in_order(works: Any, *, threads: int, **options: Any) -> Any:
+        counts.append(threads)
+        return parallel.in_order(works, threads=1, **options)
+
+    monkeypatch.setattr("tfrecord_io.tasks.in_order", in_order)
+    batches = tfr.batches(data, batch_size=10, threads=threads)
+    counts.clear()
+    list(batches.of_worker(0, count))
+    assert counts == [used]
 
 
 @pytest.mark.parametrize("drop_remainder", [False, True])

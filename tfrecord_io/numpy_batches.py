@@ -235,7 +235,8 @@ def batches(
         See `read_table`.
     threads : int, optional
         How many decode, the caller's thread among them while it waits for a batch; one for each
-        core without it. With 1, nothing is read ahead.
+        core without it, shared between workers (`Batches.of_worker`). With 1, nothing is read
+        ahead.
 
     Returns
     -------

@@ -27,6 +27,7 @@ from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, flag
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths
+from tfrecord_io.storage import threads_for
 
 #: Rows that are mixed at a time where ``shuffle=True`` gives no number.
 SHUFFLED_ROWS = 65_536
@@ -64,6 +65,8 @@ class RowStream:
         (index, count): every count-th task of the plan is read, from the index-th on.
     threads : int or None
         How many decode at a time.
+    workers : int
+        How many processes share this machine's cores, unless `threads` says how many each has.
     """
 
     plan: ScanPlan
@@ -73,6 +76,7 @@ class RowStream:
     seed: int
     shard: tuple[int, int]
     threads: int | None
+    workers: int = 1
 
     @property
     def batch_count(self) -> int | None:
@@ -94,7 +98,9 @@ class RowStream:
         """
         index, count = _checked_shard("worker", (index, count))
         mine, shards = self.shard
-        return replace(self, shard=(mine + shards * index, shards * count))
+        return replace(
+            self, shard=(mine + shards * index, shards * count), workers=self.workers * count
+        )
 
     def blocks(self, epoch: int) -> Iterator[pa.RecordBatch]:
         """Give an epoch's rows; each block but the last has whole batches.
@@ -105,7 +111,7 @@ class RowStream:
         tasks = self._tasks()
         if self.shuffled_rows:
             tasks = tuple(tasks[at] for at in random.permutation(len(tasks)))
-        found = read_plan(replace(self.plan, tasks=tasks), threads=self.threads)
+        found = read_plan(replace(self.plan, tasks=tasks), threads=self._own_threads())
         # Closed also while an error is kept, whose traceback leads to it.
         with contextlib.closing(found):
             rows: Iterator[pa.RecordBatch] = found
@@ -116,6 +122,12 @@ class RowStream:
                 whole = block.num_rows - rest if self.drop_remainder else block.num_rows
                 if whole:
                     yield block.slice(0, whole)
+
+    def _own_threads(self) -> int | None:
+        if self.threads is not None or self.workers == 1:
+            return self.threads
+        count = threads_for(self.plan.locations, self.plan.storage_options, None)
+        return max(1, count // self.workers)
 
     def _tasks(self) -> tuple[Any, ...]:
         index, count = self.shard
