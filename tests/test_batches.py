@@ -603,6 +603,28 @@ def test_torch_workers_that_live_on_are_told_the_epoch(data: str, start: str) ->
     assert [numbers(living), numbers(living)] == orders[2:]
 
 
+@pytest.mark.parametrize("lives_on", [False, True])
+@pytest.mark.parametrize("seed", [1, None])
+def test_torch_epochs_that_nobody_tells_differ(data: str, seed: int | None, lives_on: bool) -> None:
+    torch = pytest.importorskip("torch")
+    dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50, seed=seed)
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=None, num_workers=2, persistent_workers=lives_on
+    )
+    orders = []
+    for epoch in range(3):
+        orders.append(numbers(loader))
+        assert sorted(orders[-1]) == list(range(ROWS))
+        if epoch == 1:
+            # The third, of which nobody takes more than a batch.
+            next(iter(loader))
+    assert len(set(map(tuple, orders))) == 3
+    # They are those that can be told.
+    for told, order in ((0, orders[0]), (3, orders[2]), (1, orders[1])):
+        dataset.set_epoch(told)
+        assert numbers(loader) == order
+
+
 def test_torch_a_forked_process_tells_its_own_workers(data: str) -> None:
     torch = pytest.importorskip("torch")
     dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50, seed=1)

@@ -13,6 +13,9 @@ from typing import Any
 from tfrecord_io.errors import MissingDependencyError
 from tfrecord_io.numpy_batches import Batches, batches
 
+#: Of so many workers each has a place of its own for the number of its epochs.
+_WORKERS = 1024
+
 
 def _make_class() -> Any:
     try:
@@ -35,9 +38,8 @@ def _make_class() -> Any:
         -----
         What comes out are batches, so the DataLoader must make none: ``DataLoader(TFRecordDataset(
         path, batch_size=1024), batch_size=None, num_workers=4)``. Each worker reads pieces of the
-        data that no other does. A compressed file is one piece. Workers that live for one epoch do
-        not know which one it is: tell the dataset with `set_epoch` before each. Those that live on
-        (``persistent_workers=True``) count epochs themselves, and are told as well.
+        data that no other does. A compressed file is one piece. Epochs are counted, so that the
+        next one has another order; `set_epoch` says which is next.
 
         ``len()``, and so that of the DataLoader, counts the batches of one process, since PyTorch
         does not tell a dataset how many workers there are. Each of n workers has a last batch of
@@ -55,25 +57,27 @@ def _make_class() -> Any:
             self._share()
 
         def _share(self) -> None:
-            """Make what this process tells the copies in its workers, in memory that all share."""
-            # The last epoch that was told, and `_calls` with it.
-            self._told: Any = torch.zeros(2, dtype=torch.int64).share_memory_()
+            """Make what this process and the copies in its workers share."""
+            # The last epoch that was told, `_calls` with it, and how many each worker began since.
+            self._told: Any = torch.zeros(2 + _WORKERS, dtype=torch.int64).share_memory_()
             self._process = os.getpid()
 
         def __iter__(self) -> Iterator[dict[str, Any]]:
             worker = data.get_worker_info()
             if worker is None:
                 return iter(self._batches)
-            if self._is_begun_worker:
-                epoch, calls = self._told.tolist()
-                if calls != self._calls:
-                    self._calls = calls
-                    self._batches.set_epoch(epoch)
-            # The first epoch of a worker is the one at which the dataset got there: until it
-            # begins, the next one may have been told.
-            self._is_begun_worker = True
+            epoch, calls = self._told[:2].tolist()
+            if calls != self._calls and self._is_begun_worker:
+                self._calls = calls
+                self._batches.set_epoch(epoch)
             mine = self._batches.of_worker(worker.id, worker.num_workers)
-            self._batches.set_epoch(self._batches.epoch + 1)
+            # The first epoch of a worker is the one at which the dataset got there: until it
+            # begins, the next one may have been told, which it does not count for.
+            self._is_begun_worker = True
+            if calls == self._calls:
+                place = 2 + worker.id % _WORKERS
+                mine.set_epoch(mine.epoch + int(self._told[place]))
+                self._told[place] += 1
             return iter(mine)
 
         def set_epoch(self, epoch: int) -> None:
@@ -83,13 +87,17 @@ def _make_class() -> Any:
             is for that worker alone.
             """
             self._batches.set_epoch(epoch)
-            if data.get_worker_info() is None:
-                if self._process != os.getpid():
-                    # The process that this copy comes from has workers of its own.
-                    self._share()
-                self._calls += 1
-                self._told[0] = self._batches.epoch
-                self._told[1] = self._calls
+            worker = data.get_worker_info()
+            if worker is not None:
+                self._told[2 + worker.id % _WORKERS] = 0
+                return
+            if self._process != os.getpid():
+                # The process that this copy comes from has workers of its own.
+                self._share()
+            self._calls += 1
+            self._told[2:] = 0
+            self._told[0] = self._batches.epoch
+            self._told[1] = self._calls
 
         def __setstate__(self, state: dict[str, Any]) -> None:
             self.__dict__.update(state)
