@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import itertools
+import json
 import multiprocessing
 import pickle
 from pathlib import Path
@@ -484,6 +485,43 @@ def test_batches_pickle(data: str) -> None:
     assert numbers(pickle.loads(pickle.dumps(batches))) == numbers(batches)
 
 
+@pytest.mark.parametrize("shuffle", [False, 50, 5000])
+@pytest.mark.parametrize("given", [0, 1, 37, 100])
+def test_another_iterator_goes_on(data: str, shuffle: int, given: int) -> None:
+    def made() -> Any:
+        # Another seed each time.
+        return tfr.batches(data, batch_size=10, columns=["n"], shuffle=shuffle)
+
+    batches = made()
+    batches.set_epoch(3)
+    first = iter(batches)
+    before = numbers(itertools.islice(first, given))
+    state = json.loads(json.dumps(first.state_dict()))
+    others = made()
+    second = iter(others)
+    next(second)
+    second.load_state_dict(state)
+    rest = numbers(first)
+    assert sorted(before + rest) == list(range(ROWS))
+    assert second.state_dict() == state
+    assert numbers(second) == rest
+    assert second.state_dict() == first.state_dict()
+    assert others.epoch == 4
+
+
+def test_a_state_of_other_batches(data: str) -> None:
+    state = iter(tfr.batches(data, batch_size=10, shuffle=50)).state_dict()
+    for name, value in (("batch_size", 20), ("shuffle", 60), ("shard", (0, 2))):
+        others = tfr.batches(data, **{"batch_size": 10, "shuffle": 50, name: value})
+        with pytest.raises(tfr.OptionError, match=f"the state is of batches with {name}"):
+            iter(others).load_state_dict(state)
+    others = tfr.batches(data, batch_size=10, shuffle=50, filters=[("part", "=", 1)])
+    with pytest.raises(tfr.OptionError, match="with pieces"):
+        iter(others).load_state_dict(state)
+    with pytest.raises(tfr.OptionError, match="batch_size None"):
+        iter(others).load_state_dict({})
+
+
 #: Three batches of 4, of which the third has a bad record; two more behind it.
 BEFORE = [{"n": n} for n in range(10)]
 BEHIND = [{"n": n} for n in range(11, 20)]
@@ -623,6 +661,30 @@ def test_torch_epochs_that_nobody_tells_differ(data: str, seed: int | None, live
     for told, order in ((0, orders[0]), (3, orders[2]), (1, orders[1])):
         dataset.set_epoch(told)
         assert numbers(loader) == order
+
+
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torch_a_stateful_loader_goes_on(data: str, workers: int) -> None:
+    pytest.importorskip("torch")
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+
+    def made() -> Any:
+        # Another seed each time.
+        dataset = tfr.torch.TFRecordDataset(data, batch_size=10, columns=["n"], shuffle=50)
+        return stateful.StatefulDataLoader(dataset, batch_size=None, num_workers=workers)
+
+    loader = made()
+    numbers(loader)
+    batches = iter(loader)
+    before = numbers(itertools.islice(batches, 33))
+    state = loader.state_dict()
+    rest = numbers(batches)
+    assert sorted(before + rest) == list(range(ROWS))
+    other = made()
+    other.load_state_dict(state)
+    assert numbers(other) == rest
+    assert sorted(numbers(other)) == list(range(ROWS))
 
 
 def test_torch_a_forked_process_tells_its_own_workers(data: str) -> None:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
@@ -47,7 +48,8 @@ class Ragged(NamedTuple):
 class Batches:
     """Batches of a data set; each time it is gone through is an epoch.
 
-    `tfrecord_io.batches` makes it. ``len()`` is there where the number of rows is known.
+    `tfrecord_io.batches` makes it. ``len()`` is there where the number of rows is known. Iterators
+    have ``state_dict()`` and ``load_state_dict(state)``, for going on in the middle of an epoch.
     """
 
     def __init__(
@@ -58,9 +60,9 @@ class Batches:
         self._framework = framework
         self._epoch = 0
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Epoch:
         epoch, self._epoch = self._epoch, self._epoch + 1
-        return self._batches(epoch)
+        return Epoch(self, epoch)
 
     def __len__(self) -> int:
         count = self._stream.batch_count
@@ -112,16 +114,87 @@ class Batches:
         mine.set_epoch(self._epoch)
         return mine
 
-    def _batches(self, epoch: int) -> Iterator[dict[str, Any]]:
+    def _from(self, epoch: int, seed: int, first: int) -> Generator[dict[str, Any], None, None]:
+        """Give the batches of an epoch from the `first` on; none is made of the rows before it."""
         convert = _CONVERSIONS[self._framework]()
-        size = self._stream.batch_size
-        for block in self._stream.blocks(epoch):
-            for start in range(0, block.num_rows, size):
+        stream = replace(self._stream, seed=seed)
+        size = stream.batch_size
+        left_out = first * size
+        for block in stream.blocks(epoch):
+            for start in range(min(left_out, block.num_rows), block.num_rows, size):
                 batch = block.slice(start, size)
                 yield {
                     column.name: _arrays(batch.column(index), column, convert)
                     for index, column in enumerate(self._columns)
                 }
+            left_out -= min(left_out, block.num_rows)
+
+
+class Epoch(Iterator[dict[str, Any]]):
+    """The batches of one epoch; its state says how far it is, so that another one may go on there.
+
+    torchdata's StatefulDataLoader asks for it by these names.
+    """
+
+    def __init__(self, batches: Batches, epoch: int) -> None:
+        self._batches = batches
+        self._begin(epoch, batches._stream.seed, 0)
+
+    def _begin(self, epoch: int, seed: int, given: int) -> None:
+        self._epoch, self._seed, self._given = epoch, seed, given
+        self._source = self._batches._from(epoch, seed, given)
+
+    def __next__(self) -> dict[str, Any]:
+        batch = next(self._source)
+        self._given += 1
+        return batch
+
+    def close(self) -> None:
+        """Stop reading ahead."""
+        self._source.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how far this epoch is: a dict of numbers and lists of them.
+
+        Returns
+        -------
+        dict
+            Seed and epoch are in it, and what must be the same where it is loaded.
+        """
+        return {"epoch": self._epoch, "seed": self._seed, "given": self._given, **self._kind()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on behind the batches that another iterator gave; the next epoch is the one after its.
+
+        Parameters
+        ----------
+        state : mapping
+            From `state_dict`, of the same files, batch size, shuffling and shard or worker. Rows
+            of batches that were given are read again, as they may share a file with the others.
+
+        Raises
+        ------
+        OptionError
+            The state is of other batches.
+        """
+        for name, value in self._kind().items():
+            if name not in state or state[name] != value:
+                raise OptionError(
+                    f"the state is of batches with {name} {state.get(name)!r}, and here it is "
+                    f"{value!r}: where another epoch was in them is not known"
+                )
+        self.close()
+        self._batches.set_epoch(state["epoch"] + 1)
+        self._begin(state["epoch"], state["seed"], state["given"])
+
+    def _kind(self) -> dict[str, Any]:
+        stream = self._batches._stream
+        return {
+            "batch_size": stream.batch_size,
+            "shuffle": stream.shuffled_rows,
+            "shard": list(stream.shard),
+            "pieces": len(stream.plan.tasks),
+        }
 
 
 _Convert = Callable[[Any, TensorColumn], Any]
