@@ -626,6 +626,38 @@ def test_a_process_that_has_a_store_open_can_fork(store: Server) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_fork_of_a_process_that_has_read_can_read(store: Server) -> None:
+    """As the workers of a PyTorch DataLoader do."""
+    code = (
+        "import json, os, select, sys\n"
+        "from tfrecord_io.storage import open_storage\n"
+        "url, options = sys.argv[1], json.load(sys.stdin)\n"
+        "storage, root = open_storage(url, options)\n"
+        "storage.make_folders(root)\n"
+        "storage.write_bytes(root + '/read', b'bytes')\n"
+        "assert storage.read_bytes(root + '/read', 10) == b'bytes'\n"
+        "reader, writer = os.pipe()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    storage, root = open_storage(url, options)\n"
+        "    os.write(writer, storage.read_bytes(root + '/read', 10))\n"
+        "    os._exit(0)\n"
+        "ready, _, _ = select.select([reader], [], [], 20)\n"
+        "os.kill(child, 9)\n"
+        "assert ready, 'the child hangs'\n"
+        "assert os.read(reader, 10) == b'bytes'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, f"{store.url}/{uuid.uuid4().hex}"],
+        input=json.dumps(store.storage_options),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["error", *MODES])

@@ -50,7 +50,31 @@ _OPEN_READERS = 16
 #: child, and the end of a client waits for threads that the child does not have: for ever.
 _opened: dict[int, Any] = {}
 
+#: For so long after a read hdfs-native keeps its connection to the data node, for all clients of
+#: the process (DATANODE_CACHE_EXPIRY, and some more). A forked child has a copy of it, whose end it
+#: would wait for: for ever, since the threads that would see to it are the parent's.
+_KEPT_SECONDS = 3.1
+
 _Result = TypeVar("_Result")
+
+
+class _KeptConnections:
+    """When the process last read from a data node, and, in a fork of it, when that is forgotten."""
+
+    def __init__(self) -> None:
+        # By the clock that hdfs-native looks at.
+        self.last_read = self.forgotten = 0.0
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.begin)
+
+    def begin(self) -> None:
+        self.forgotten = self.last_read + _KEPT_SECONDS
+
+    def wait(self) -> None:
+        time.sleep(min(max(self.forgotten - time.time(), 0.0), _KEPT_SECONDS))
+
+
+_kept = _KeptConnections()
 
 
 class HdfsStorage:
@@ -165,7 +189,10 @@ class HdfsStorage:
         length = min(end, len(reader)) - start
         if length <= 0:
             return b""
-        return self._call(lambda: bytes(reader.read_range(start, length)), path)
+        _kept.wait()
+        found = self._call(lambda: bytes(reader.read_range(start, length)), path)
+        _kept.last_read = time.time()
+        return found
 
     def _reader(self, path: str, version: str | None) -> Any:
         if version is None:
