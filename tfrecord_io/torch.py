@@ -37,9 +37,10 @@ def _make_class() -> Any:
         Notes
         -----
         What comes out are batches, so the DataLoader must make none: ``DataLoader(TFRecordDataset(
-        path, batch_size=1024), batch_size=None, num_workers=4)``. Each worker reads pieces of the
-        data that no other does. A compressed file is one piece. Epochs are counted, so that the
-        next one has another order; `set_epoch` says which is next.
+        path, batch_size=1024), batch_size=None)``. Threads decode, so workers are for what is done
+        with batches in Python (``collate_fn``). Each worker reads pieces of the data that no other
+        does. A compressed file is one piece. Epochs are counted, so that the next one has another
+        order; `set_epoch` says which is next.
 
         ``len()``, and so that of the DataLoader, counts the batches of one process, since PyTorch
         does not tell a dataset how many workers there are. Each of n workers has a last batch of
