@@ -515,7 +515,10 @@ def test_a_state_of_other_batches(data: str) -> None:
         others = tfr.batches(data, **{"batch_size": 10, "shuffle": 50, name: value})
         with pytest.raises(tfr.OptionError, match=f"the state is of batches with {name}"):
             iter(others).load_state_dict(state)
-    others = tfr.batches(data, batch_size=10, shuffle=50, filters=[("part", "=", 1)])
+    others = tfr.batches(data, batch_size=10, shuffle=50, filters=[("n", "<", 500)])
+    with pytest.raises(tfr.OptionError, match="with filters"):
+        iter(others).load_state_dict(state)
+    others = tfr.batches(f"{data}/part=1", batch_size=10, shuffle=50)
     with pytest.raises(tfr.OptionError, match="with pieces"):
         iter(others).load_state_dict(state)
     with pytest.raises(tfr.OptionError, match="batch_size None"):

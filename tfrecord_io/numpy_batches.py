@@ -154,7 +154,7 @@ class Epoch(Iterator[dict[str, Any]]):
         self._source.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return how far this epoch is: a dict of numbers and lists of them.
+        """Return how far this epoch is: a dict of numbers, text and lists of numbers.
 
         Returns
         -------
@@ -169,8 +169,9 @@ class Epoch(Iterator[dict[str, Any]]):
         Parameters
         ----------
         state : mapping
-            From `state_dict`, of the same files, batch size, shuffling and shard or worker. Rows
-            of batches that were given are read again, as they may share a file with the others.
+            From `state_dict`, of the same filters, batch size, shuffling and shard or worker, and
+            of the same files: so many pieces and bytes. Rows of batches that were given are read
+            again, as they may share a file with the others.
 
         Raises
         ------
@@ -193,7 +194,9 @@ class Epoch(Iterator[dict[str, Any]]):
             "batch_size": stream.batch_size,
             "shuffle": stream.shuffled_rows,
             "shard": list(stream.shard),
+            "filters": str(stream.plan.filter),
             "pieces": len(stream.plan.tasks),
+            "bytes": sum(task.bytes for task in stream.plan.tasks),
         }
 
 
