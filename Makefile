@@ -43,6 +43,13 @@ demo: $(KERNEL) ## Show the main job on real data: flights to TFRecord, to Parqu
 test: check $(HDFS) ## Run all checks, then all tests
 	@$(BIN)/python -m pytest -n 2
 
+# PyTorch brings 5 GB, so the tests that need it are not part of `test`, which passes over them.
+PYTORCH := $(VENV)-pytorch-2.15.0
+
+.PHONY: test-pytorch
+test-pytorch: $(KERNEL) $(PYTORCH) ## Run the tests that need PyTorch, after getting it: 5 GB
+	@PYTHONPATH=$(PYTORCH) $(BIN)/python -m pytest -n 2 tests/test_batches.py tests/interop/test_pytorch_guide.py
+
 .PHONY: check
 check: check-python check-rust ## Run linters, type checkers and the kernel's own tests
 
@@ -68,7 +75,7 @@ bench: $(KERNEL) ## Measure against other TFRecord libraries
 
 .PHONY: clean
 clean: ## Remove all that was made here
-	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo
+	rm -rf $(VENV) $(VENV)-pytorch-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo
 	rm -rf *.egg-info $(CRATE)/target tfrecord_io/_native*.so
 	find tfrecord_io tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -79,6 +86,12 @@ $(ENVIRONMENT):
 	@$(PIP) setuptools setuptools-rust
 	@$(PIP) --editable '.[test]'
 	@touch $@
+
+$(PYTORCH):
+	@echo "Getting PyTorch for its tests: some minutes, once ..."
+	@rm -rf $@ $@.part
+	@$(BIN)/python -m pip install --quiet --target $@.part torch==$(@:$(VENV)-pytorch-%=%) torchdata==0.11.0
+	@mv $@.part $@
 
 .cache/hadoop-client-minicluster-%.jar: Makefile
 	@echo "Getting the HDFS servers for the tests ..."
