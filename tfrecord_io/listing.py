@@ -61,9 +61,8 @@ class Listed:
     storage : Storage
         That storage.
     root : str
-        The folder that was named, or that what was named is in; the manifest is of it.
-    is_pattern : bool
-        Whether a pattern was named.
+        The folder that was named, or that fits a pattern, or that files that were named or fit are
+        in; the manifest is of it.
     is_folder : bool
         Whether the files are all that `root` holds, and not some in it.
     below : str
@@ -80,7 +79,6 @@ class Listed:
     location: int
     storage: Storage
     root: str
-    is_pattern: bool
     is_folder: bool
     below: str
     infos: list[FileInfo]
@@ -194,7 +192,6 @@ def list_paths(
                     location=location,
                     storage=storage,
                     root=look.root,
-                    is_pattern=one.is_pattern,
                     is_folder=look.is_folder,
                     below=look.below,
                     infos=[*look.infos],

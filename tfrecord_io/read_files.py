@@ -135,7 +135,7 @@ def list_files(
         fitting = {name: it for name, it in one.manifests.items() if describes(it)}
         one = replace(one, manifests=fitting)
         listing.manifests += fitting.values()
-        if not one.is_pattern:
+        if one.is_folder:
             root = one.root.rstrip("/") + "/"
             of_below |= {id(it) for name, it in fitting.items() if name.startswith(root)}
         if selection.keep is not None:
@@ -207,7 +207,7 @@ def _found(
             url = listed.storage.url(folder)
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
-            is_below = not listed.is_pattern and folder != listed.root
+            is_below = listed.is_folder and folder != listed.root
             manifests = list(listed.manifests_of(folder))
             for _, manifest in manifests:
                 if id(manifest) not in by_path:

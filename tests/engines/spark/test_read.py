@@ -300,6 +300,7 @@ def test_folders_that_are_no_partitions(spark, tmp_path):
     for name in ("parquet", "tfrecord"):
         spark.range(2).coalesce(1).write.format(name).save(str(tmp_path / name))
         spark.range(7, 9).coalesce(1).write.format(name).save(str(tmp_path / name / "backup"))
+        spark.range(20, 21).write.format(name).save(str(tmp_path / name / "backup" / "older"))
 
     def ids(name, path="", **options):
         frame = spark.read.format(name).options(**options).load(str(tmp_path / name) + path)
@@ -308,6 +309,11 @@ def test_folders_that_are_no_partitions(spark, tmp_path):
     for options in ({}, {"recursiveFileLookup": False}, {"recursiveFileLookup": True}):
         assert ids("tfrecord", **options) == ids("parquet", **options)
     assert ids("tfrecord", "/back*") == ids("parquet", "/back*") == [7, 8]
+    # Of what a pattern fits, folders bring the files that are right in them.
+    for pattern in ("/b*", "/{backup,other}", "/*/older", "/*/part-*", "/*/*"):
+        assert ids("tfrecord", pattern) == ids("parquet", pattern)
+    everything = {"recursiveFileLookup": True}
+    assert ids("tfrecord", "/b*", **everything) == ids("parquet", "/b*", **everything) == [7, 8, 20]
 
 
 def test_nothing_to_find_columns_in(spark, tmp_path):
