@@ -57,8 +57,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return paths
 
 
-def names(paths: Any, store: Server) -> list[str]:
-    _, found = list_paths(paths, store.storage_options)
+def names(paths: Any, store: Server, missing: listing.Missing = "error") -> list[str]:
+    _, found = list_paths(paths, store.storage_options, missing)
     return [info.path.partition("/ds/")[2] for one in found for info in one.infos]
 
 
@@ -119,6 +119,18 @@ def test_what_is_missing(copied: Server) -> None:
             names([f"{copied.url}/{name}"], copied)
     with pytest.raises(FileNotFoundError):
         names([f"{copied.url}/{name}" for name in (FILES[0], "p=1/q")], copied)
+
+
+def test_what_may_be_missing(copied: Server) -> None:
+    def found(missing: listing.Missing, *paths: str) -> list[str]:
+        return names([f"{copied.url}/{path}" for path in paths], copied, missing)
+
+    assert found("patterns", "q*", "p=2", "{q,r}/x") == [FILES[1]]
+    assert found("any", "q", "p=1/q", FILES[1], "q*", "p=3") == FILES[1:]
+    assert found("any", *(f"q-{n}" for n in range(20)), *FILES) == FILES
+    assert found("any", "q") == found("any", "q/*") == []
+    with pytest.raises(FileNotFoundError):
+        found("patterns", "q", FILES[0])
 
 
 def test_paths_in_one_store_are_one_location(store: Server, tmp_path: Path) -> None:

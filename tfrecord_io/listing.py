@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from tfrecord_io.commit import check_not_committing
 from tfrecord_io.errors import DatasetChangedError
@@ -44,6 +44,9 @@ _PLAIN_NAME = re.compile(r"(?!\.{1,2}$)[^:?#%\0*\[{]+")
 #: So many files of one folder are found by listing it, unless it holds many times more.
 _MANY = 16
 _OTHERS = 50
+
+#: What may be missing, and then has no files: nothing, what fits patterns, or whatever was named.
+Missing: TypeAlias = Literal["error", "patterns", "any"]
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -95,10 +98,6 @@ class Listed:
             yield self.root, self.manifest
 
 
-class NothingYetError(FileNotFoundError):
-    """A folder is there only because a first write to it runs, or was killed."""
-
-
 @dataclass(slots=True)
 class _Named:
     """Paths of one folder that were named one after the other, or a pattern."""
@@ -129,6 +128,9 @@ class _Look:
     others: frozenset[str] = frozenset()
 
 
+_LookOf: TypeAlias = Callable[[Storage, str], _Look | FileInfo]
+
+
 def _of_file(look: _Look | FileInfo) -> _Look:
     if isinstance(look, _Look):
         return look
@@ -137,7 +139,9 @@ def _of_file(look: _Look | FileInfo) -> _Look:
 
 
 def list_paths(
-    paths: Sequence[str | os.PathLike[str]], storage_options: Mapping[str, Any]
+    paths: Sequence[str | os.PathLike[str]],
+    storage_options: Mapping[str, Any],
+    missing: Missing = "error",
 ) -> tuple[tuple[str, ...], list[Listed]]:
     """List what paths stand for.
 
@@ -147,6 +151,8 @@ def list_paths(
         Folders, files and patterns.
     storage_options : mapping
         For the file systems.
+    missing : {"error", "patterns", "any"}
+        What may be missing.
 
     Returns
     -------
@@ -166,8 +172,13 @@ def list_paths(
     """
     named, locations, storages = _open(paths, storage_options)
     manifests = [functools.cache(partial(read_manifest, storage)) for storage in storages]
+    look_of = _look_if_there if missing == "any" else _look
     looks = [
-        _look_at(storage, [one for one in named if one.location == location and not one.is_pattern])
+        _look_at(
+            storage,
+            [one for one in named if one.location == location and not one.is_pattern],
+            look_of,
+        )
         for location, storage in enumerate(storages)
     ]
     found: list[Listed] = []
@@ -176,7 +187,7 @@ def list_paths(
     for one in named:
         location = one.location
         storage, folder = storages[location], (location, one.folder)
-        for look in _looks_of(one, storage, looks[location]):
+        for look in _looks_of(one, storage, looks[location], missing):
             if isinstance(look, FileInfo):
                 if together == folder:
                     found[-1].infos.append(look)
@@ -203,10 +214,10 @@ def list_paths(
 
 
 def _looks_of(
-    one: _Named, storage: Storage, looks: Mapping[str, _Look | FileInfo]
+    one: _Named, storage: Storage, looks: Mapping[str, _Look | FileInfo], missing: Missing
 ) -> Iterable[_Look | FileInfo]:
     if one.is_pattern:
-        return _look_for(storage, *one.roots)
+        return _look_for(storage, *one.roots, may_be_missing=missing != "error")
     return map(looks.__getitem__, one.roots)
 
 
@@ -276,7 +287,9 @@ def _data_sets_of(look: _Look) -> set[str]:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _look_at(storage: Storage, named: list[_Named]) -> dict[str, _Look | FileInfo]:
+def _look_at(
+    storage: Storage, named: list[_Named], look_of: _LookOf
+) -> dict[str, _Look | FileInfo]:
     """Look at folders and files; many files in one folder are found together."""
     groups: dict[str, list[str]] = defaultdict(list)
     for one in named:
@@ -288,7 +301,8 @@ def _look_at(storage: Storage, named: list[_Named]) -> dict[str, _Look | FileInf
         for infos in _stable(storage, many, find):
             looks.update(infos)
     rest = [*dict.fromkeys(root for one in named for root in one.roots if root not in looks)]
-    looks.update(zip(rest, ask_each(storage, _stable_look, rest), strict=True))
+    find_one = partial(_stable_look, look_of)
+    looks.update(zip(rest, ask_each(storage, find_one, rest), strict=True))
     return looks
 
 
@@ -321,15 +335,15 @@ def _found_of(storage: Storage, group: tuple[str, list[str]]) -> dict[str, FileI
     return {info.path: info for info in found}
 
 
-def _stable_look(storage: Storage, root: str) -> _Look | FileInfo:
+def _stable_look(look_of: _LookOf, storage: Storage, root: str) -> _Look | FileInfo:
     asked = {root}
     while True:
-        look = _stable(storage, asked, partial(_look, storage, root))
+        look = _stable(storage, asked, partial(look_of, storage, root))
         if isinstance(look, _Look) and not look.infos and look.manifest is None:
             # A first write makes the folder just before the hidden one in it, and one that fails
             # removes it just after.
             time.sleep(_MAKING_SECONDS)
-            look = _stable(storage, asked, partial(_look, storage, root))
+            look = _stable(storage, asked, partial(look_of, storage, root))
         if isinstance(look, FileInfo) or look.others <= asked:
             return look
         asked |= look.others
@@ -353,7 +367,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         infos.append(info)
     if not infos and not has_manifest and storage.exists(f"{root}/{STAGING_NAME}"):
         # The folder is there for no other reason; see `tfrecord_io.staging`.
-        raise NothingYetError(
+        raise FileNotFoundError(
             errno.ENOENT,
             "there are no data yet: the first write to it runs, or was killed; tfrecord_io.clean "
             "tells which",
@@ -369,6 +383,13 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
     )
 
 
+def _look_if_there(storage: Storage, root: str) -> _Look | FileInfo:
+    try:
+        return _look(storage, root)
+    except FileNotFoundError:
+        return _Look(root=root, below=root, infos=[], is_folder=True)
+
+
 def _is_of_interest(name: str) -> bool:
     return is_data_name(name) or name in (MANIFEST_NAME, STAGING_NAME)
 
@@ -376,13 +397,14 @@ def _is_of_interest(name: str) -> bool:
 # --- patterns -------------------------------------------------------------------------------------
 
 
-def _look_for(storage: Storage, pattern: str) -> list[_Look]:
+def _look_for(storage: Storage, pattern: str, *, may_be_missing: bool) -> list[_Look]:
     """Look for what fits a pattern; partition folders begin below its fixed part."""
     base = _fixed_part(pattern)
     # Usually all that fits is of the data set that the fixed part is in.
     asked = {base} if base else set()
     while True:
-        found, folders = _stable(storage, asked, partial(_fitting, storage, pattern, base))
+        find = partial(_fitting, storage, pattern, base, may_be_missing=may_be_missing)
+        found, folders = _stable(storage, asked, find)
         others = {data_set_of(folder) for folder in folders}
         others.update(*(look.others for look in found if isinstance(look, _Look)))
         if others <= asked | {data_set_of(base)}:
@@ -402,13 +424,13 @@ def _look_for(storage: Storage, pattern: str) -> list[_Look]:
 
 
 def _fitting(
-    storage: Storage, pattern: str, base: str
+    storage: Storage, pattern: str, base: str, *, may_be_missing: bool
 ) -> tuple[list[_Look | FileInfo], Iterable[str]]:
     """Return what fits in the order of its names, and the folders that it is or is in."""
     found, *more = map(storage.glob, without_braces(pattern))
     if more:
         found = dict(sorted(item for one in (found, *more) for item in one.items()))
-    if not found:
+    if not found and not may_be_missing:
         raise FileNotFoundError(f"no file fits {storage.url(pattern)}")
     folders = {path.rstrip("/") for path, info in found.items() if info is None}
     hidden: dict[str, bool] = {}
@@ -423,7 +445,8 @@ def _fitting(
             fitting.append((path, info))
             places.add(path if info is None else folder)
     roots = [path for path, info in fitting if info is None]
-    looks = dict(zip(roots, ask_each(storage, _look, roots), strict=True))
+    look_of = _look_if_there if may_be_missing else _look
+    looks = dict(zip(roots, ask_each(storage, look_of, roots), strict=True))
     return [_of_file(looks[path]) if info is None else info for path, info in fitting], places
 
 

@@ -17,7 +17,7 @@ import pyarrow.types as pat
 from tfrecord_io.errors import LayoutError, OptionError, SchemaMismatchError
 from tfrecord_io.filters import kept_rows, possible_rows
 from tfrecord_io.layout import parse_partition_path
-from tfrecord_io.listing import Listed, list_paths
+from tfrecord_io.listing import Listed, Missing, list_paths
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import RecordType
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
@@ -62,6 +62,9 @@ class Selection:
     was_seen : bool
         Whether a schema is what an earlier look found: columns that manifests have no more are an
         error then, and no nulls.
+    missing : {"error", "patterns", "any"}
+        What may be missing, and then has no files: nothing, what fits patterns, or whatever was
+        named.
     """
 
     keep: Callable[[Storage, FileInfo], bool] | None = None
@@ -75,6 +78,7 @@ class Selection:
     infers_instants: bool = True
     needs_files: bool = False
     was_seen: bool = False
+    missing: Missing = "error"
 
 
 @dataclass(slots=True)
@@ -119,7 +123,7 @@ def list_files(
     describes: Callable[[Manifest], bool] = lambda manifest: False,
 ) -> Listing:
     """List files; `describes` tells which manifests of data sets say what was not named as one."""
-    locations, listed = list_paths(paths, storage_options)
+    locations, listed = list_paths(paths, storage_options, selection.missing)
     listing = Listing(locations, [], [])
     by_path: dict[int, dict[str, ManifestFile]] = {}
     of_below: set[int] = set()

@@ -94,6 +94,45 @@ def test_a_running_query_meets_new_files(classic, tmp_path):
         query.stop()
 
 
+@pytest.mark.parametrize("kind", ["parquet", "tfrecord"])
+def test_folders_come_and_go(classic, tmp_path, kind):
+    """As in Spark's own sources; on S3 a folder is there only as long as a file in it."""
+
+    def write(folder, n):
+        frame = classic.range(n, n + 1).coalesce(1)
+        frame.write.format(kind).mode("append").save(str(tmp_path / "in" / folder))
+
+    def found(name):
+        queries[name].processAllAvailable()
+        return sorted(row.id for row in classic.table(f"{kind}_{name}").collect())
+
+    reader = classic.readStream.format(kind).schema("id bigint")
+    with pytest.raises(AnalysisException) as error:
+        reader.load(str(tmp_path / "in" / "a"))
+    assert error.value.getCondition() == "PATH_NOT_FOUND"
+    queries = {}
+
+    def start(name, path):
+        writer = reader.load(str(tmp_path / path)).writeStream.format("memory")
+        writer = writer.option("checkpointLocation", f"{tmp_path}/checkpoint-{name}")
+        queries[name] = writer.queryName(f"{kind}_{name}").start()
+
+    try:
+        start("pattern", "in/*")
+        assert found("pattern") == []
+        write("a", 1)
+        start("folder", "in/a")
+        assert found("pattern") == found("folder") == [1]
+        shutil.rmtree(tmp_path / "in" / "a")
+        assert found("pattern") == found("folder") == [1]
+        write("b", 2)
+        write("a", 3)
+        assert (found("pattern"), found("folder")) == ([1, 2, 3], [1, 3])
+    finally:
+        for query in queries.values():
+            query.stop()
+
+
 def test_a_first_write_that_runs_has_no_files_yet(classic, tmp_path):
     from tfrecord_io.commit import commit_job
     from tfrecord_io.write import plan_write, write_task

@@ -38,6 +38,7 @@ from tfrecord_io.engines.spark.options import (
     DESCRIBE_OPTION,
     REQUEST_OPTION,
     STORED_OPTION,
+    STREAM_OPTION,
 )
 from tfrecord_io.engines.spark.row_batches import small_batches
 from tfrecord_io.engines.spark.settings import is_connect, of_session
@@ -279,7 +280,8 @@ def load_columns(
     """
     told = {**of_session(session).options(), **options}
     with translated():
-        found = json.loads(_ask(session, path, {**told, DESCRIBE_OPTION: given}))
+        question = {DESCRIBE_OPTION: given} | ({STREAM_OPTION: ""} if is_stream else {})
+        found = json.loads(_ask(session, path, told | question))
         stored = {} if found["stored"] is None else {STORED_OPTION: json.dumps(found["stored"])}
         reader = session.readStream if is_stream else session.read
         columns = StructType.fromJson(found["columns"])

@@ -29,7 +29,7 @@ from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
 from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
-from tfrecord_io.listing import without_braces
+from tfrecord_io.listing import Missing, without_braces
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanPlan, ScanTask
 from tfrecord_io.read import plan_files, plan_scan
@@ -52,8 +52,9 @@ def plan(
     filters: Any = None,
     schema_only: bool = False,
     was_seen: bool = False,
+    missing: Missing = "error",
 ) -> ScanPlan:
-    """Plan a read; see `tfrecord_io.read.plan_scan`, and its `Selection` for `was_seen`.
+    """Plan a read; see `tfrecord_io.read.plan_scan`, and `Selection` for the last two.
 
     Of the columns of a `schema` those for paths and for damaged bytes are not looked for in the
     records.
@@ -66,7 +67,7 @@ def plan(
             schema = pa.schema([field for field in schema if field.name != corrupt_column])
         else:
             corrupt_column = None
-    selection = replace(_selection(options), was_seen=was_seen)
+    selection = replace(_selection(options), was_seen=was_seen, missing=missing)
     sample = None
     if schema is None and options.sampling_ratio is not None:
         files = plan_files(options.paths, storage_options=options.storage, selection=selection)
@@ -169,7 +170,7 @@ class Rows:
         self.target = target
         self._stored = stored
 
-    def plan(self, filters: Any = None) -> ScanPlan:
+    def plan(self, filters: Any = None, missing: Missing = "error") -> ScanPlan:
         """Plan to read them."""
         return plan(
             self.options,
@@ -177,6 +178,7 @@ class Rows:
             columns=tuple(self.target.names),
             filters=filters,
             was_seen=self._stored is not None,
+            missing=missing,
         )
 
     def read(self, scan: ScanPlan, tasks: Sequence[ScanTask]) -> Iterator[pa.RecordBatch]:

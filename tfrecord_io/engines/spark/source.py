@@ -20,6 +20,7 @@ from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
     DESCRIBE_OPTION,
     STORED_OPTION,
+    STREAM_OPTION,
     ReadOptions,
     read_options,
     write_options,
@@ -28,6 +29,7 @@ from tfrecord_io.engines.spark.settings import Settings, from_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
 from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
+from tfrecord_io.listing import Missing
 from tfrecord_io.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
@@ -70,7 +72,10 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
             return StructType().add(self._is_needed(), "boolean")
         asked = read_options(self.options, self._settings)
         if DESCRIBE_OPTION in self.options:
-            return StructType().add(_described(asked, self.options[DESCRIBE_OPTION]), "boolean")
+            # As in Spark's own sources: what fits a pattern may come when the stream runs.
+            missing: Missing = "patterns" if STREAM_OPTION in self.options else "error"
+            found = _described(asked, self.options[DESCRIBE_OPTION], missing)
+            return StructType().add(found, "boolean")
         plan = reading.plan(asked, columns=asked.columns, schema_only=True)
         self._stored = plan.schema
         return tables.remembering(
@@ -124,7 +129,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         return streaming.StreamWriter(options, schema)
 
 
-def _described(asked: ReadOptions, given: str) -> str:
+def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
     """Return the columns of a read as JSON: Spark's, and their types in the records."""
     if not given:
         found = reading.plan(asked, columns=asked.columns, schema_only=True).schema
@@ -138,7 +143,7 @@ def _described(asked: ReadOptions, given: str) -> str:
                 [StructField(one.name, one.dataType, True, one.metadata) for one in struct]
             )
             readable = arrow_schema(struct)
-        plan = reading.plan(asked, schema=readable, columns=asked.columns)
+        plan = reading.plan(asked, schema=readable, columns=asked.columns, missing=missing)
         names = plan.schema.names
         if asked.columns is None:
             # As in Spark's own sources: partition columns come last, named by the schema or not.

@@ -42,7 +42,6 @@ from tfrecord_io.engines.spark.workers import SentToTasks
 from tfrecord_io.engines.spark.writing import driver_pid, stage
 from tfrecord_io.engines.spark.writing import plan as plan_append
 from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
-from tfrecord_io.listing import NothingYetError
 from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
 from tfrecord_io.staging import Staging
 from tfrecord_io.storage import open_storage
@@ -100,7 +99,8 @@ class StreamReader(
         deadline = time.monotonic() + _COMMIT_SECONDS
         while True:
             try:
-                scan = self._rows.plan()
+                # A folder goes with its last file, on S3 at least, and comes back with the next.
+                scan = self._rows.plan(missing="any")
             except CommitConflictError:
                 if time.monotonic() > deadline:
                     raise
@@ -108,10 +108,7 @@ class StreamReader(
             return scan, {_hash(task.file): task.file for task in scan.tasks}
 
     def _there(self) -> dict[bytes, ScanFile]:
-        try:
-            return self._planned()[1]
-        except NothingYetError:
-            return {}
+        return self._planned()[1]
 
     def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's names from here on
         """Return the offset at which nothing was seen."""
