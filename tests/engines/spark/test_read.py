@@ -888,6 +888,24 @@ def test_files_that_went(spark, wild):
         lenient.count()
 
 
+@pytest.mark.parametrize("schema", [None, "id bigint"])
+def test_folders_that_went_before_the_first_look(classic, tmp_path, schema):
+    """By Spark's own sources, ignoreMissingFiles passes over them, not over a name of nothing."""
+    for name in ("parquet", "tfrecord"):
+        paths = [str(tmp_path / name / folder) for folder in "abc"]
+        for n, path in enumerate(paths):
+            classic.range(n, n + 1).coalesce(1).write.format(name).save(path)
+        reader = classic.read.format(name).option("ignoreMissingFiles", True)
+        reader = reader if schema is None else reader.schema(schema)
+        some, one = reader.load(paths), reader.load(paths[1])
+        shutil.rmtree(paths[1])
+        assert sorted(row.id for row in some.collect()) == [0, 2]
+        assert one.collect() == []
+        with pytest.raises(AnalysisException) as error:
+            reader.load(paths).collect()
+        assert error.value.getCondition() == "PATH_NOT_FOUND"
+
+
 @pytest.mark.parametrize(
     ("replacement", "what"),
     [

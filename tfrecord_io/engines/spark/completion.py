@@ -282,7 +282,7 @@ def load_columns(
     with translated():
         question = {DESCRIBE_OPTION: given} | ({STREAM_OPTION: ""} if is_stream else {})
         found = json.loads(_ask(session, path, told | question))
-        stored = {} if found["stored"] is None else {STORED_OPTION: json.dumps(found["stored"])}
+        stored = {STORED_OPTION: json.dumps(found["stored"])}
         reader = session.readStream if is_stream else session.read
         columns = StructType.fromJson(found["columns"])
         return _load(reader.schema(columns), path, {**told, **stored})

@@ -163,11 +163,21 @@ class Rows:
         What Spark expects, to the flag.
     stored : pyarrow.Schema or None
         The types of these columns in the records, where they were looked for; else as `target`.
+    was_found : bool
+        Whether something was there at the names that were given when the columns were told.
     """
 
-    def __init__(self, options: ReadOptions, target: pa.Schema, stored: pa.Schema | None) -> None:
+    def __init__(
+        self,
+        options: ReadOptions,
+        target: pa.Schema,
+        stored: pa.Schema | None,
+        *,
+        was_found: bool = False,
+    ) -> None:
         self.options = options
         self.target = target
+        self.was_found = was_found
         self._stored = stored
 
     def plan(self, filters: Any = None, missing: Missing = "error") -> ScanPlan:
@@ -235,7 +245,9 @@ class Reader(SentToTasks, DataSourceReader):  # type: ignore[misc]
     def _planned(self) -> ScanPlan:
         # Spark pickles the reader before it asks for partitions; either needs the plan.
         if self._plan is None:
-            self._plan = self._rows.plan(self._filter)
+            rows = self._rows
+            may_be_missing = rows.options.ignore_missing and rows.was_found
+            self._plan = rows.plan(self._filter, "any" if may_be_missing else "error")
         return self._plan
 
     def __getstate__(self) -> dict[str, Any]:

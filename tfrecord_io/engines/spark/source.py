@@ -94,19 +94,19 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
         """Return what reads these columns."""
         options = read_options(tables.options_to_read(schema, self.options), self._settings)
         kind = reading.FilteringReader if options.push_filters else reading.Reader
-        return kind(reading.Rows(options, _readable(schema, options), self._stored_schema()))
+        return kind(self._rows(options, schema))
 
     @in_worker
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads these columns of files as they come."""
         options = read_options(self.options, self._settings)
-        rows = reading.Rows(options, _readable(schema, options), self._stored_schema())
-        return streaming.StreamReader(rows)
+        return streaming.StreamReader(self._rows(options, schema))
 
-    def _stored_schema(self) -> pa.Schema | None:
-        if self.options.get(STORED_OPTION):
-            return schema_from_json(json.loads(self.options[STORED_OPTION]))
-        return self._stored
+    def _rows(self, options: ReadOptions, schema: StructType) -> reading.Rows:
+        told = json.loads(self.options.get(STORED_OPTION, "null"))
+        stored = self._stored if told is None else schema_from_json(told)
+        was_found = stored is not None or STORED_OPTION in self.options
+        return reading.Rows(options, _readable(schema, options), stored, was_found=was_found)
 
     @in_worker
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
