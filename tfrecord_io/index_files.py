@@ -366,7 +366,7 @@ def _is_free(storage: Storage, place: str) -> bool:
         return True
     if size and not _FIRST_LINE.match(storage.read_range(place, 0, min(size, _HEAD_BYTES))):
         raise DatasetExistsError(
-            "the target is there already and is no index; choose another target, or remove it",
+            "the target already exists and is no index; choose another target, or remove it",
             path=storage.url(place),
         )
     return False

@@ -236,7 +236,7 @@ def refuse_existing(storage: Storage, root: str) -> None:
 
 def _exists(storage: Storage, root: str) -> DatasetExistsError:
     return DatasetExistsError(
-        'the target is there already; choose another path, or mode="overwrite" or "append"',
+        'the target already exists; choose another path, or mode="overwrite" or "append"',
         path=storage.url(root),
     )
 

@@ -79,7 +79,7 @@ class FileTarget:
 
     def _exists(self) -> DatasetExistsError:
         return DatasetExistsError(
-            'the target is there already; choose another path, or mode="overwrite"',
+            'the target already exists; choose another path, or mode="overwrite"',
             path=self.storage.url(self.path),
         )
 
