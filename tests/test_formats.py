@@ -111,7 +111,10 @@ AVRO_CODECS = ["deflate", "snappy", "zstandard", "lz4", "xz", "bzip2"]
 
 def table(fmt: str, *, leave_out: set[str] = frozenset()) -> pa.Table:
     """Three rows: values, nulls, values."""
-    names = [name for name in VALUES if name not in CANNOT[fmt] | leave_out]
+    leave_out = CANNOT[fmt] | leave_out
+    if fmt == "parquet" and pa.__version__.startswith("25."):
+        leave_out |= {"fl"}  # pyarrow 25 writes nulls among them and does not read them back
+    names = [name for name in VALUES if name not in leave_out]
     return pa.table(
         {
             name: pa.array([VALUES[name][1], None, VALUES[name][1]], VALUES[name][0])
