@@ -312,4 +312,9 @@ def _normal_column(batch: pa.RecordBatch, name: str, t: pa.DataType) -> pa.Dicti
     if pat.is_null(normal_type(values.type)):
         zeros = pa.array([0] * len(values), pa.int32())
         return pa.DictionaryArray.from_arrays(zeros, pa.nulls(1, t))
-    return without_dictionary_views(values).cast(t).dictionary_encode(null_encoding="encode")
+    values = without_dictionary_views(values).cast(t)
+    if pat.is_float16(t):
+        # Of halves pyarrow makes dictionaries since version 26 only.
+        encoded = values.cast(pa.float32()).dictionary_encode(null_encoding="encode")
+        return encoded.cast(pa.dictionary(pa.int32(), t))
+    return values.dictionary_encode(null_encoding="encode")
