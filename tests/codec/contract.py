@@ -63,6 +63,8 @@ def place(error: TFRecordError) -> tuple[Any, ...]:
 class CodecContract:
     """Inherit, and give a fixture ``codec``."""
 
+    number_0_is_refused = False
+
     # ---- framing and the cursor -----------------------------------------------------------------
 
     def test_a_frame_by_hand(self, codec: Any) -> None:
@@ -544,11 +546,6 @@ class CodecContract:
             (wire.example(wire.field(4, b"?"), wire.entry(b"x", wire.int64_list([1]))), [1]),
             (with_x(wire.int64_list([1]) + wire.field(4, b"?")), [1]),
             (with_x(wire.field(3, wire.packed_ints([1]) + wire.field(2, b"?"))), [1]),
-            # In unknown groups protobuf does not look at numbers: 0 is one like any other.
-            (wire.group(4, wire.tag(0, wire.VARINT) + b"\x00") + x(1), [1]),
-            (wire.group(4, wire.group(0, wire.field(0, b"?"))) + x(1), [1]),
-            (wire.group(1, wire.field(0, b"")) + x(1), [1]),
-            (with_x(wire.int64_list([1]) + wire.group(4, wire.field(0, b""))), [1]),
             # Messages and groups nest 100 deep.
             (groups(100) + x(1), [1]),
             (wire.example(wire.entry(b"x", wire.int64_list([1])), groups(99)), [1]),
@@ -595,6 +592,23 @@ class CodecContract:
     )
     def test_forms(self, codec: Any, payload: bytes, value: Any) -> None:
         assert self.decoded(codec, pa.list_(pa.int64()), payload) == value
+
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            wire.group(4, wire.tag(0, wire.VARINT) + b"\x00") + x(1),
+            wire.group(4, wire.group(0, wire.field(0, b"?"))) + x(1),
+            wire.group(1, wire.field(0, b"")) + x(1),
+            with_x(wire.int64_list([1]) + wire.group(4, wire.field(0, b""))),
+        ],
+    )
+    def test_number_0_in_unknown_groups(self, codec: Any, payload: bytes) -> None:
+        # Protobuf 7 does not look at numbers there: 0 is one like any other.
+        if self.number_0_is_refused:
+            with pytest.raises(DecodeError):
+                self.decoded(codec, pa.list_(pa.int64()), payload)
+        else:
+            assert self.decoded(codec, pa.list_(pa.int64()), payload) == [1]
 
     def test_a_missing_key_is_empty(self, codec: Any) -> None:
         payload = wire.example(wire.entry(None, wire.int64_list([1])))
