@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
 
 import tfrecord_io as tfr
+from tests.support.program import runner
 from tfrecord_io.cli.arguments import filters_of, parse_filter, parse_names, parse_setting
 from tfrecord_io.cli.main import program
 from tfrecord_io.cli.tables import RowTable
@@ -47,7 +47,7 @@ def data(tmp_path):
 
 
 def run(*words, code=0):
-    result = CliRunner().invoke(program, [str(word) for word in words])
+    result = runner().invoke(program, [str(word) for word in words])
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == code, result.output

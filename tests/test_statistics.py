@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 import tfrecord_io as tfr
+from tests.support.program import runner
 from tfrecord_io.cli.main import program
 from tfrecord_io.cli.tables import statistics_table
 from tfrecord_io.schema import is_any_list
@@ -388,7 +388,7 @@ class TestPage:
 
 class TestProgram:
     def run(self, *words):
-        result = CliRunner().invoke(program, ["stats", *map(str, words)])
+        result = runner().invoke(program, ["stats", *map(str, words)])
         assert result.exit_code == 0, result.output
         return result.output
 
@@ -405,7 +405,7 @@ class TestProgram:
         values = pa.array([-2, 1, 90_000], pa.duration(unit))
         tfr.write_table(pa.table({"x": values, "xs": [[v] for v in values]}), tmp_path / "x")
         # As the rows have them.
-        rows = CliRunner().invoke(program, ["cat", str(tmp_path / "x")]).output.splitlines()
+        rows = runner().invoke(program, ["cat", str(tmp_path / "x")]).output.splitlines()
         assert [json.loads(row)["x"] for row in rows] == [-2, 1, 90_000]
         for feature in json.loads(self.run(tmp_path / "x"))["features"]:
             found = feature["values"]
@@ -475,7 +475,7 @@ class TestProgram:
         assert "Rome" in page.text
 
     def test_page_without_room(self, dataset):
-        done = CliRunner().invoke(program, ["stats", str(dataset), "--html", "/dev/full"])
+        done = runner().invoke(program, ["stats", str(dataset), "--html", "/dev/full"])
         assert (done.exit_code, done.stderr) == (3, "error: No space left on device: /dev/full\n")
 
     def test_page_of_a_path_that_is_no_utf_8(self, tmp_path):

@@ -13,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
 import tfrecord_io as tfr
 from tests.support import wire
 from tests.support.frames import example, frame
+from tests.support.program import runner
 from tests.support.servers import Server
 from tests.support.trees import data_files, tree
 from tfrecord_io import tasks
@@ -236,7 +236,7 @@ def test_what_was_removed_on_purpose_is_forgotten(data: Path) -> None:
     assert tree(data) == before
     assert len(tfr.verify(data).faults) == 2
 
-    run = CliRunner().invoke(program, ["clean", str(data), "--forget-missing", "--yes"])
+    run = runner().invoke(program, ["clean", str(data), "--forget-missing", "--yes"])
     assert (run.exit_code, json.loads(run.stdout)["forgotten"]) == (0, list(expected))
     assert tfr.verify(data).is_sound
     assert sorted(before) == sorted(tree(data))
@@ -378,18 +378,18 @@ def test_on_stores(store: Server) -> None:
 
 
 def test_the_command(data: Path) -> None:
-    done = CliRunner().invoke(program, ["verify", str(data)])
+    done = runner().invoke(program, ["verify", str(data)])
     said = json.loads(done.stdout)
     assert (done.exit_code, said["files"], said["records"], said["faults"]) == (0, 4, 40, [])
     flip(part(data, 1), 20)
-    done = CliRunner().invoke(program, ["verify", str(data)])
+    done = runner().invoke(program, ["verify", str(data)])
     said = json.loads(done.stdout)
     assert (done.exit_code, said["records"]) == (1, 39)
     [fault] = said["faults"]
     assert (fault["path"], fault["start"]) == (str(part(data, 1)), 0)
-    wrong = CliRunner().invoke(program, ["verify", str(data), "--record-type", "SequenceExample"])
+    wrong = runner().invoke(program, ["verify", str(data), "--record-type", "SequenceExample"])
     assert wrong.exit_code == 1
-    assert CliRunner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
+    assert runner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
@@ -462,20 +462,20 @@ def test_a_repair_is_refused_before_anything_is_read(data: Path, tmp_path: Path,
 def test_the_command_repair(data: Path, tmp_path: Path) -> None:
     flip(part(data, 1), 20)
     arguments = ["repair", str(data), str(tmp_path / "sound"), "--compression", "gzip"]
-    done = CliRunner().invoke(program, arguments)
+    done = runner().invoke(program, arguments)
     said = json.loads(done.stdout)
     assert (done.exit_code, said["files"], said["records"]) == (0, 4, 39)
     [fault] = said["faults"]
     assert (fault["path"], fault["start"]) == (str(part(data, 1)), 0)
     assert tfr.read_table(tmp_path / "sound").num_rows == 39
-    assert CliRunner().invoke(program, arguments).exit_code == 4
+    assert runner().invoke(program, arguments).exit_code == 4
 
 
 def test_the_command_tells_paths_that_are_no_utf8(tmp_path: Path) -> None:
     folder = tmp_path / "a\udcff"
     folder.mkdir()
     (folder / "b").write_bytes(FRAMES[0][:-1])
-    done = CliRunner().invoke(program, ["verify", str(folder)])
+    done = runner().invoke(program, ["verify", str(folder)])
     [fault] = json.loads(done.stdout)["faults"]
     assert (done.exit_code, fault["path"]) == (1, str(folder / "b"))
 
