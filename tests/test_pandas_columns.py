@@ -243,7 +243,7 @@ class TestFrames:
     )
     def test_names_that_no_feature_has(self, tmp_path: Path, names, told):
         frame = pd.DataFrame([[1, 2]])
-        frame.columns = pd.Index(names, tupleize_cols=False)
+        frame.columns = pd.Index(names, dtype=object, tupleize_cols=False)
         with pytest.raises(UnsupportedTypeError, match=told):
             write_table(frame, tmp_path / "out")
         assert tree(tmp_path) == {}

@@ -246,7 +246,7 @@ class TestRows:
             expected = (
                 TABLE.select(numbers)
                 .to_pandas()
-                .convert_dtypes(dtype_backend="numpy_nullable", convert_floating=False)
+                .convert_dtypes(dtype_backend="numpy_nullable")
                 .astype({"f": "Float32"})
             )
         pd.testing.assert_frame_equal(frame.reset_index(drop=True), expected)
