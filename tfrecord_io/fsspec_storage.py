@@ -172,7 +172,14 @@ class FsspecStorage:
         return data[start:end]
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        with self._filesystem.open(path, "rb") as file:
+        try:
+            opened = self._filesystem.open(path, "rb")
+        except KeyError as error:
+            # Of zip archives, up to fsspec 2026.7.
+            raise FileNotFoundError(
+                errno.ENOENT, os.strerror(errno.ENOENT), self.url(path)
+            ) from error
+        with opened as file:
             return limited(file.read(limit + 1), limit, self.url(path))
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
