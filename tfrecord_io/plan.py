@@ -286,6 +286,8 @@ class ScanFile(NamedTuple):
         Its records, if a manifest that still describes it says so.
     marks : tuple of (int, int)
         (offset, record) of records at which it can be split; see `tfrecord_io.manifest`.
+    modified : float or None
+        When it was written, as the store tells, in seconds since 1970.
     """
 
     location: int
@@ -296,6 +298,7 @@ class ScanFile(NamedTuple):
     partition: tuple[pa.Scalar, ...] = ()
     rows: int | None = None
     marks: tuple[tuple[int, int], ...] = ()
+    modified: float | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         try:

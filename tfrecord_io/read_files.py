@@ -203,7 +203,7 @@ def _found(
     """Return what was listed; `by_path` holds the files of manifests, by the manifests' ids."""
     found: list[FolderFiles] = []
     last: str | None = None
-    for path, size, version, _ in listed.infos:
+    for path, size, version, modified in listed.infos:
         folder, _, name = path.rpartition("/")
         is_next = folder != last
         if is_next:
@@ -216,7 +216,7 @@ def _found(
             for _, manifest in manifests:
                 if id(manifest) not in by_path:
                     by_path[id(manifest)] = {file.path: file for file in manifest.files}
-        file = ScanFile(listed.location, path, f"{url}/{name}", size, version)
+        file = ScanFile(listed.location, path, f"{url}/{name}", size, version, modified=modified)
         described = None
         for root, manifest in manifests:
             written = by_path[id(manifest)].get(path[len(root.rstrip("/")) + 1 :])

@@ -79,6 +79,36 @@ def test_files_of_a_trigger(spark, tmp_path):
     assert batches(tmp_path / "out") == 3
 
 
+@pytest.mark.parametrize("kind", ["parquet", "tfrecord"])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"maxFilesPerTrigger": 1}, [[2], [0], [3], [1]]),
+        ({"maxFilesPerTrigger": 3}, [[0, 2, 3], [1]]),
+        ({"maxFilesPerTrigger": 3, "latestFirst": "true"}, [[0, 1, 3], [2]]),
+        ({"maxBytesPerTrigger": 1}, [[2], [0], [3], [1]]),
+        ({"maxBytesPerTrigger": 1, "latestFirst": "true"}, [[1], [3], [0], [2]]),
+        ({"maxBytesPerTrigger": 10**9}, [[0, 1, 2, 3]]),
+        ({"latestFirst": "true"}, [[0, 1, 2, 3]]),
+    ],
+)
+def test_the_oldest_files_come_first(classic, tmp_path, kind, options, expected):
+    """Later rows than those of an earlier batch may be dropped: watermarks."""
+    for number, age in enumerate((30, 10, 40, 20)):
+        folder = tmp_path / "in" / f"{number}"
+        classic.range(number, number + 1).coalesce(1).write.format(kind).save(str(folder))
+        for path in folder.glob("part-*"):
+            os.utime(path, (10**9 - age, 10**9 - age))
+    reader = classic.readStream.format(kind).schema("id bigint").options(**options)
+    found = []
+    writer = reader.load(str(tmp_path / "in" / "*")).writeStream.foreachBatch(
+        lambda frame, _: found.append(sorted(row.id for row in frame.collect()))
+    )
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert found == expected
+
+
 def test_a_running_query_meets_new_files(classic, tmp_path):
     add(tmp_path / "in", [1])
     frame = source(classic, tmp_path / "in")
@@ -223,6 +253,11 @@ def test_what_a_stream_cannot_do(spark, tmp_path):
         (lambda: writer.outputMode("append").toTable("some_table"), "toTable"),
         (lambda: writer.start(f"{tmp_path}/out", writeLocality="local"), "writeLocality"),
         (lambda: source(spark, tmp_path / "in", maxFilesPerTrigger=0), "maxFilesPerTrigger"),
+        (lambda: source(spark, tmp_path / "in", maxBytesPerTrigger=0), "maxBytesPerTrigger"),
+        (
+            lambda: source(spark, tmp_path / "in", maxBytesPerTrigger=9, maxFilesPerTrigger=9),
+            "both given",
+        ),
         (lambda: source(spark, tmp_path / "nothing"), "nothing"),
     ):
         with pytest.raises(AnalysisException, match=text):

@@ -43,7 +43,7 @@ _READ = (
     *("basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "samplingRatio", "mode", "pathColumn"),
     *("columnNameOfCorruptRecord", "columns", "maxPartitionBytes", "openCostInBytes", "timeZone"),
-    *("maxFilesPerTrigger", "pushFilters"),
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "pushFilters"),
 )
 _WRITE = (
     *("maxRecordsPerFile", "compressionLevel", "float64", "emptyPartition", "partitionBy"),
@@ -102,8 +102,11 @@ class ReadOptions:
         The share of the files that are looked at for the schema.
     max_partition_bytes, open_cost_bytes, parallelism : int
         How files are packed into tasks, see `tfrecord_io.engines.spark.reading`.
-    max_files : int or None
-        How many files a batch of a stream has at most.
+    max_files, max_bytes : int or None
+        How many files a batch of a stream has at most; how large they are together, unless it is
+        one. Not both are given.
+    latest_first : bool
+        Whether those of these that were written last come first.
     push_filters : bool
         Whether Spark's filters leave files and rows out early; see
         `tfrecord_io.engines.spark.reading.FilteringReader`.
@@ -133,6 +136,8 @@ class ReadOptions:
     open_cost_bytes: int
     parallelism: int
     max_files: int | None
+    max_bytes: int | None
+    latest_first: bool
     push_filters: bool
 
 
@@ -309,6 +314,10 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         zone_info(zone)
     on_corrupt = _on_corrupt(texts, settings)
     corrupt_column = texts.text("columnNameOfCorruptRecord") or settings.corrupt_column
+    max_files = texts.count("maxFilesPerTrigger")
+    max_bytes = texts.count("maxBytesPerTrigger")
+    if max_files is not None and max_bytes is not None:
+        raise OptionError("maxFilesPerTrigger and maxBytesPerTrigger are both given; give one")
     return ReadOptions(
         paths=paths,
         storage=storage,
@@ -333,7 +342,9 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         max_partition_bytes=texts.size("maxPartitionBytes", settings.max_partition_bytes),
         open_cost_bytes=texts.size("openCostInBytes", max(1, settings.open_cost_bytes)),
         parallelism=max(1, settings.parallelism),
-        max_files=texts.count("maxFilesPerTrigger"),
+        max_files=max_files,
+        max_bytes=max_bytes,
+        latest_first=texts.flag("latestFirst", False),
         push_filters=_pushes_filters(texts, settings),
     )
 

@@ -3,7 +3,8 @@
 Reading. Spark keeps nothing but offsets for a Python source, so an offset says which files were
 seen: a hash of eight bytes for each file that is there, in one text. Of files that have gone
 nothing is kept; a file that was replaced is a new one. A commit that is being published is waited
-for, so a batch holds all files of a commit, unless ``maxFilesPerTrigger`` cuts it.
+for, so a batch holds all files of a commit, unless ``maxFilesPerTrigger`` or ``maxBytesPerTrigger``
+cuts it; the oldest come first then, as in Spark's own sources.
 
 Writing. Each batch is an append of its own. Spark makes the writer anew for the tasks and for the
 commit of each batch, in processes that know nothing of each other; the job travels from one to the
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -115,11 +117,13 @@ class StreamReader(
         return {_SEEN: ""}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
-        """Return how many files a batch has at most."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+        """Return how many files, or bytes of them, a batch has at most."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
-        most = self._rows.options.max_files
-        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+        options = self._rows.options
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        return ReadAllAvailable() if options.max_files is None else ReadMaxFiles(options.max_files)
 
     @in_worker
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
@@ -137,10 +141,25 @@ class StreamReader(
         if self._last is not None:
             new = [one for one in new if one in self._last]
         known = {one for one in there if one in seen}
-        # Spark tells no other limit than that of `getDefaultReadLimit`, or none.
-        found = known | {*new[: getattr(limit, "max_files", None)]}
+        found = known | {*self._within(limit, new, there)}
         # Where nothing is new the offset stays, though files went: else there were an empty batch.
         return _offset(found) if found - seen else start or self.initialOffset()
+
+    def _within(
+        self, limit: Any, new: list[bytes], there: dict[bytes, ScanFile]
+    ) -> Sequence[bytes]:
+        """Return those of new files that a batch may have."""
+        new = sorted(
+            new,
+            key=lambda one: (there[one].modified or 0.0, there[one].url),
+            reverse=self._rows.options.latest_first,
+        )
+        # Spark tells no other limit than that of `getDefaultReadLimit`, or none.
+        most_bytes = getattr(limit, "max_bytes", None)
+        if most_bytes is None:
+            return new[: getattr(limit, "max_files", None)]
+        ends = itertools.accumulate(there[one].size for one in new)
+        return new[: max(1, sum(end <= most_bytes for end in ends))]
 
     @in_worker
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
