@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from tfrecord_io.arrow_views import without_dictionary_views
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
 from tfrecord_io.file_staging import note_path
 from tfrecord_io.layout import format_part_path, format_segments
+from tfrecord_io.parallel import each
 from tfrecord_io.part_writer import FileWriter, file_format
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.schema import normal_type
@@ -229,9 +229,9 @@ class _Attempt:
     def commit(self) -> TaskCommit:
         """Close all files and say what was staged."""
         # Each file waits for the store to have it for good; they wait together.
-        with ThreadPoolExecutor(self._storage.concurrency, "tfrecord-io-close") as pool:
-            for files in pool.map(lambda item: list(self._close(*item)), self._folders.items()):
-                self._files += files
+        concurrency = self._storage.concurrency
+        for files in each(lambda item: [*self._close(*item)], self._folders.items(), concurrency):
+            self._files += files
         if self._files:
             self._storage.sync_folders([self._folder, self._job_folder])
         files = sorted(self._files, key=lambda file: (file.folder, file.file_index))

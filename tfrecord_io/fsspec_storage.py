@@ -13,11 +13,11 @@ import os
 import re
 import time
 from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
 from tfrecord_io.errors import OptionError
+from tfrecord_io.parallel import each
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.redaction import redact
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
@@ -290,8 +290,7 @@ class FsspecStorage:
         self.remove(path)
 
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            list(pool.map(self.remove, paths))
+        each(self.remove, paths, self.concurrency)
 
     def remove_folder(self, path: str) -> bool:  # noqa: D102
         try:

@@ -15,9 +15,9 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeVar
 
+from tfrecord_io.parallel import each
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.sending import Sender
@@ -125,22 +125,21 @@ class HdfsStorage:
         Of each its path, whether it is a folder, and its status, of which each question takes time.
         """
         level = 0
-        with ThreadPoolExecutor(self.concurrency, "tfrecord-io-walk") as pool:
-            while folders and level != levels:
-                ask = map if len(folders) == 1 else pool.map
-                deeper = []
-                for folder, entries in zip(folders, ask(self._entries, folders), strict=True):
-                    start = len(folder.rstrip("/")) + 1
-                    for status in entries:
-                        path = status.path
-                        if keep is not None and not keep(path[start:]):
-                            continue
-                        is_folder = status.isdir
-                        if is_folder:
-                            deeper.append(path)
-                        yield path, is_folder, status
-                folders = deeper
-                level += 1
+        while folders and level != levels:
+            found = each(self._entries, folders, self.concurrency)
+            deeper = []
+            for folder, entries in zip(folders, found, strict=True):
+                start = len(folder.rstrip("/")) + 1
+                for status in entries:
+                    path = status.path
+                    if keep is not None and not keep(path[start:]):
+                        continue
+                    is_folder = status.isdir
+                    if is_folder:
+                        deeper.append(path)
+                    yield path, is_folder, status
+            folders = deeper
+            level += 1
 
     def _entries(self, folder: str) -> list[Any]:
         try:
@@ -279,8 +278,7 @@ class HdfsStorage:
             except PermissionError as error:
                 raise may_not_change(self.url(folder)) from error
 
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            list(pool.map(check, folders))
+        each(check, folders, self.concurrency)
 
     def create_sink(  # noqa: D102
         self, path: str, final: str, note: str | None = None
@@ -356,8 +354,7 @@ class HdfsStorage:
                 move()
 
     def remove_files(self, paths: Iterable[str]) -> None:  # noqa: D102
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            list(pool.map(self.remove, paths))
+        each(self.remove, paths, self.concurrency)
 
     def remove_folder(self, path: str) -> bool:  # noqa: D102
         try:

@@ -22,7 +22,6 @@ import posixpath
 import re
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -43,6 +42,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.frames import FrameCounter, walk
 from tfrecord_io.layout import is_read_with
 from tfrecord_io.options import Limits
+from tfrecord_io.parallel import each
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths, as_list
@@ -349,12 +349,11 @@ def write_index(
         threads_for(plan.locations, storage_options, threads),
         threads_for([into.url(base)], options, threads),
     )
-    with ThreadPoolExecutor(count) as pool:
-        are_free = list(pool.map(partial(_is_free, into), places))
+    are_free = each(partial(_is_free, into), places, count)
     made = list(itertools.compress(places, are_free))
-    with _undone(into, made), ThreadPoolExecutor(count) as pool:
-        list(pool.map(into.make_folders, {posixpath.dirname(place) for place in places} - {""}))
-        counts = list(pool.map(write, places))
+    with _undone(into, made):
+        each(into.make_folders, {posixpath.dirname(place) for place in places} - {""}, count)
+        counts = each(write, places, count)
     return IndexResult(files=len(counts), records=sum(counts))
 
 

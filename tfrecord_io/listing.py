@@ -16,7 +16,6 @@ import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -25,6 +24,7 @@ from tfrecord_io.commit import check_not_committing
 from tfrecord_io.errors import DatasetChangedError
 from tfrecord_io.layout import data_set_of, is_data_name
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
+from tfrecord_io.parallel import each
 from tfrecord_io.staging import STAGING_NAME
 from tfrecord_io.storage import FileInfo, Storage, open_storage, path_text
 
@@ -500,7 +500,4 @@ def _stable(storage: Storage, folders: Iterable[str], look: Callable[[], T]) -> 
 
 def ask_each(storage: Storage, ask: Callable[[Storage, S], U], paths: Sequence[S]) -> list[U]:
     """Ask a store about each of some paths, about several at a time where it lets us."""
-    if len(paths) < 2 or storage.concurrency < 2:
-        return [ask(storage, path) for path in paths]
-    with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-listing") as pool:
-        return list(pool.map(lambda path: ask(storage, path), paths))
+    return each(partial(ask, storage), paths, storage.concurrency)

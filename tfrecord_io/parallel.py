@@ -27,10 +27,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from tfrecord_io.options import positive
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 #: Bytes of items that wait to be taken.
@@ -83,6 +85,19 @@ def in_order(
     """
     pool = _Pool(works, item_bytes, budget_bytes, most_waiting=4 * threads)
     yield from pool.streams(threads - 1)
+
+
+def each(call: Callable[[S], T], items: Iterable[S], threads: int) -> list[T]:
+    """Call with each of some items, several at a time, and return what comes of them in order.
+
+    The first error in that order is raised, when the calls that had begun have ended; some of those
+    behind it may have.
+    """
+    todo = list(items)
+    if len(todo) < 2 or threads < 2:
+        return [call(item) for item in todo]
+    with ThreadPoolExecutor(min(threads, len(todo)), "tfrecord-io-each") as pool:
+        return list(pool.map(call, todo))
 
 
 def read_ahead(

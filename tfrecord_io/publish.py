@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +22,7 @@ from tfrecord_io.errors import (
     ManifestError,
 )
 from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, read_manifest
+from tfrecord_io.parallel import each
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging, is_link
 from tfrecord_io.storage_protocol import Storage, publish_by_rename
@@ -223,8 +223,7 @@ def _publish(staging: Staging, job_id: str, record: CommitRecord, replaced: Repl
 
     # Those that were made before the decision may have got lost with the system's cache.
     _make_folders(staging, record)
-    with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-publish") as pool:
-        list(pool.map(publish, record.publish))
+    each(publish, record.publish, storage.concurrency)
     storage.sync_folders(sorted({path for folder in folders for path in _lineage(root, folder)}))
 
     storage.remove_files(f"{root}/{path}" for path in record.remove)
@@ -253,8 +252,7 @@ def _make_folders(staging: Staging, record: CommitRecord) -> None:
     storage = staging.storage
     if storage.stages_by == "rename":
         places = sorted({_join(staging.root, _folder(final)) for _, final in record.publish})
-        with ThreadPoolExecutor(storage.concurrency, "tfrecord-io-folders") as pool:
-            list(pool.map(storage.make_folders, places))
+        each(storage.make_folders, places, storage.concurrency)
 
 
 def _remove_folders(staging: Staging, record: CommitRecord) -> None:
@@ -266,10 +264,9 @@ def _remove_folders(staging: Staging, record: CommitRecord) -> None:
     def remove(path: str) -> None:
         staging.storage.remove_folder(_join(staging.root, path))
 
-    with ThreadPoolExecutor(staging.storage.concurrency, "tfrecord-io-folders") as pool:
-        deepest_first = sorted(record.remove_folders, key=depth, reverse=True)
-        for _, folders in itertools.groupby(deepest_first, depth):
-            list(pool.map(remove, folders))
+    deepest_first = sorted(record.remove_folders, key=depth, reverse=True)
+    for _, folders in itertools.groupby(deepest_first, depth):
+        each(remove, folders, staging.storage.concurrency)
 
 
 def _lineage(root: str, folder: str) -> Iterator[str]:

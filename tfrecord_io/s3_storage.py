@@ -24,13 +24,14 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, OptionError
+from tfrecord_io.parallel import each
 from tfrecord_io.range_file import open_ranges
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.sending import in_flight
@@ -368,8 +369,7 @@ class S3Storage:
             with contextlib.suppress(FileNotFoundError):
                 self._call("abort_multipart_upload", upload.path, UploadId=upload.upload_id)
 
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            list(pool.map(abort, uploads))
+        each(abort, uploads, self.concurrency)
 
     def remove(self, path: str) -> None:  # noqa: D102
         with contextlib.suppress(FileNotFoundError):

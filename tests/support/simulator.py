@@ -45,7 +45,7 @@ from tfrecord_io import (
     hdfs_storage,
     listing,
     ownership,
-    publish,
+    parallel,
     s3_storage,
     sending,
     staging,
@@ -244,7 +244,7 @@ class Simulation:
         names = random.Random(self.seed)
         patches: list[tuple[Any, str, Any]] = [
             *((module, "open_storage", self.open_storage) for module in _OPENERS),
-            *((module, "ThreadPoolExecutor", pool) for module in _POOLS),
+            (parallel, "ThreadPoolExecutor", pool),
             *((module, "time", time) for module in _CLOCKS),
             (s3_storage, "in_flight", _done),
             (sending, "in_flight", _done),
@@ -573,7 +573,6 @@ def _known(frame: bytes, with_p: bool) -> Row:
 get_codec("auto")
 
 _OPENERS = (attempt, commit, listing, write)
-_POOLS = (attempt, hdfs_storage, listing, publish, s3_storage)
 _CLOCKS = (commit, hdfs_storage, s3_storage, staging)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from tfrecord_io.formats.base import (
 from tfrecord_io.layout import data_set_of
 from tfrecord_io.listing import ask_each
 from tfrecord_io.options import OnCorrupt, RecordType, choice
+from tfrecord_io.parallel import each
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths, as_list
@@ -242,9 +242,8 @@ class _Looking:
             opened = InputFile(storages[file.location], file)
             return self.file_format.look(opened, schema)
 
-        with ThreadPoolExecutor(_LOOKING_THREADS, "tfrecord-io-look") as pool:
-            for file, found in zip(new, pool.map(look, new), strict=True):
-                self._looks[file.location, file.path] = found
+        for file, found in zip(new, each(look, new, _LOOKING_THREADS), strict=True):
+            self._looks[file.location, file.path] = found
 
 
 def _joined_type(before: pa.DataType, now: pa.DataType) -> pa.DataType | None:
