@@ -464,8 +464,8 @@ def without_braces(pattern: str) -> list[str]:
     if found is None:
         return [pattern]
     head, tail = pattern[: found.start()], pattern[found.end() :]
-    each = [one for part in found[1].split(",") for one in without_braces(head + part + tail)]
-    return [*dict.fromkeys(each)]
+    choices = found[1].split(",")
+    return [*dict.fromkeys(one for part in choices for one in without_braces(head + part + tail))]
 
 
 def _is_in(folder: str, base: str, folders: set[str]) -> bool:
