@@ -598,55 +598,42 @@ def test_errors_before_and_after_every_call(
     assert {"old", "new"} <= {*found}
 
 
-def test_a_process_that_has_a_store_open_can_fork(store: Server) -> None:
-    """As multiprocessing does, and Spark when it starts its JVM."""
-    code = (
-        "import json, os, select, sys\n"
-        "from tfrecord_io.storage import open_storage\n"
-        "storage, root = open_storage(sys.argv[1], json.load(sys.stdin))\n"
-        "storage.exists(root)\n"
-        "del storage\n"
-        "reader, writer = os.pipe()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    os.write(writer, b'in child')\n"
-        "    os._exit(0)\n"
-        "ready, _, _ = select.select([reader], [], [], 20)\n"
-        "os.kill(child, 9)\n"
-        "assert ready, 'the child hangs'\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, store.url],
-        input=json.dumps(store.storage_options),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+#: Forks, and waits for four bytes from the child.
+FORK = """
+import json, os, select, sys
+from tfrecord_io.storage import open_storage
+url, options = sys.argv[1], json.load(sys.stdin)
+storage, root = open_storage(url, options)
+{before}
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(writer, {in_child})
+    os._exit(0)
+ready, _, _ = select.select([reader], [], [], 20)
+os.kill(child, 9)
+assert ready, "the child hangs"
+assert os.read(reader, 4) == b"text"
+"""
 
 
-def test_a_fork_of_a_process_that_has_read_can_read(store: Server) -> None:
-    """As the workers of a PyTorch DataLoader do."""
-    code = (
-        "import json, os, select, sys\n"
-        "from tfrecord_io.storage import open_storage\n"
-        "url, options = sys.argv[1], json.load(sys.stdin)\n"
-        "storage, root = open_storage(url, options)\n"
-        "storage.make_folders(root)\n"
-        "storage.write_bytes(root + '/read', b'bytes')\n"
-        "assert storage.read_bytes(root + '/read', 10) == b'bytes'\n"
-        "reader, writer = os.pipe()\n"
-        "child = os.fork()\n"
-        "if child == 0:\n"
-        "    storage, root = open_storage(url, options)\n"
-        "    os.write(writer, storage.read_bytes(root + '/read', 10))\n"
-        "    os._exit(0)\n"
-        "ready, _, _ = select.select([reader], [], [], 20)\n"
-        "os.kill(child, 9)\n"
-        "assert ready, 'the child hangs'\n"
-        "assert os.read(reader, 10) == b'bytes'\n"
-    )
+@pytest.mark.parametrize(
+    ("before", "in_child"),
+    [
+        # As multiprocessing does, and Spark when it starts its JVM.
+        ("storage.exists(root); del storage", "b'text'"),
+        # As the workers of a PyTorch DataLoader do.
+        (
+            "storage.make_folders(root)\n"
+            "storage.write_bytes(root + '/read', b'text')\n"
+            "storage.read_bytes(root + '/read', 10)",
+            "open_storage(url, options)[0].read_bytes(root + '/read', 10)",
+        ),
+    ],
+    ids=["that has looked", "that has read"],
+)
+def test_a_process_can_fork(store: Server, before: str, in_child: str) -> None:
+    code = FORK.format(before=before, in_child=in_child)
     done = subprocess.run(
         [sys.executable, "-c", code, f"{store.url}/{uuid.uuid4().hex}"],
         input=json.dumps(store.storage_options),
