@@ -55,7 +55,7 @@ LAYERS = (
     ("train", "io", "python_io"),
     ("engines", "conversion"),
     ("statistics", "repairs"),
-    ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_generator"),
+    ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_features", "tf_generator"),
     ("tf_dataset", "tf", "torch"),
     ("cli", "__init__"),
 )

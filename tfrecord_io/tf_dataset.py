@@ -35,8 +35,9 @@ from tfrecord_io.options import OnCorrupt, RecordType
 from tfrecord_io.read_files import Paths
 from tfrecord_io.tensor_columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tf_errors import as_tensorflow
+from tfrecord_io.tf_features import conformed
 from tfrecord_io.tf_generator import generated
-from tfrecord_io.tf_specs import conformed, schema_of, tensorflow
+from tfrecord_io.tf_specs import columns_of, schema_of, tensorflow
 from tfrecord_io.training_rows import RowStream, plan_rows
 
 _Array: TypeAlias = np.ndarray[Any, Any]
@@ -244,6 +245,7 @@ class _Unpacking:
         rows: int | None,
         *,
         label: str | None,
+        names: Sequence[str],
         features: Mapping[str, Any],
     ) -> None:
         self._tf = tensorflow()
@@ -251,6 +253,7 @@ class _Unpacking:
         self._layout = layout
         self._rows = rows
         self._label = label
+        self._names = names
         self._asked = features
 
     def signature(self) -> tuple[Any, ...]:
@@ -288,10 +291,8 @@ class _Unpacking:
         made.update((index, next(parts)) for index in layout.fixed)
         for index in layout.alone:
             made[index] = self._alone(columns[index], parts)
-        tensors = {
-            column.name: conformed(made[index], self._asked.get(column.name))
-            for index, column in enumerate(columns)
-        }
+        read = {columns[index].name: tensor for index, tensor in made.items()}
+        tensors = {name: conformed(name, self._asked.get(name), read) for name in self._names}
         if self._label is None:
             return tensors
         label = tensors.pop(self._label)
@@ -375,7 +376,8 @@ def dataset(
         What to read as a specification for tf.io.parse_example, instead of a schema: tensors are
         then as it says, sparse ones among them, and lists of tf.io.FixedLenSequenceFeature filled
         up to the longest of their batch. Values of another kind, or another number of them, are an
-        error. An empty list is no values, whatever its kind.
+        error, and so are indices and partitions of another number than their row's values. An empty
+        list is no values, whatever its kind.
     schema, filters, record_type, compression, on_corrupt, storage_options
         See `tfrecord_io.read_table`.
     threads : int, optional
@@ -414,11 +416,16 @@ def dataset(
             raise OptionError("features says what schema and defaults would: give one of them")
         schema, defaults = schema_of(features)
         if columns is None:
-            columns = [name for name in schema.names if name != label]
+            columns = [name for name in features if name != label]
     if label is not None and columns is not None:
         if label in columns:
             raise OptionError(f"label is {label!r}, which columns must not name as well")
         columns = [*columns, label]
+    names = columns
+    if features is not None and names is not None:
+        # Some are made of columns by other names, which several of them may share.
+        parts = (columns_of(name, features.get(name)) for name in names)
+        columns = list(dict.fromkeys(itertools.chain.from_iterable(parts)))
     with as_tensorflow():
         stream = plan_rows(
             path,
@@ -441,10 +448,16 @@ def dataset(
     layout = _layout(
         tensor_columns(stream.plan.schema, defaults), is_large=_has_large_values(stream)
     )
-    if label is not None and label not in stream.plan.schema.names:
-        raise OptionError(f"label is {label!r}; the data set has {stream.plan.schema.names}")
+    if names is None:
+        names = stream.plan.schema.names
+    if label is not None and label not in names:
+        raise OptionError(f"label is {label!r}; the data set has {names}")
     unpacking = _Unpacking(
-        layout, stream.batch_size if drop_remainder else None, label=label, features=features or {}
+        layout,
+        stream.batch_size if drop_remainder else None,
+        label=label,
+        names=names,
+        features=features or {},
     )
     epochs = itertools.count()
 

@@ -237,41 +237,84 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     Raises
     ------
     OptionError
-        A kind of feature that is none of those below, or something in one that TensorFlow does not
-        take either.
+        A kind of feature that is none of those below, something in one that TensorFlow does not
+        take either, or two features that want different things of one column.
     """
     tf = tensorflow()
-    leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
-    fields, defaults = [], {}
+    fields: dict[str, pa.Field] = {}
+    defaults = {}
     for name, feature in settings(features, "features").items():
-        leaf = leaves.get(tf.as_dtype(feature.dtype)) if hasattr(feature, "dtype") else None
-        is_fixed = isinstance(feature, tf.io.FixedLenFeature)
-        is_sequence = isinstance(feature, tf.io.FixedLenSequenceFeature)
-        is_any_length = isinstance(feature, tf.io.VarLenFeature | tf.io.RaggedFeature)
-        is_own = not getattr(feature, "partitions", ()) and (
-            getattr(feature, "value_key", None) in (None, name)
-        )
-        if leaf is None or not (is_fixed or is_sequence or is_any_length) or not is_own:
-            raise OptionError(
-                f"features has {feature!r} for {name!r}; it must be a FixedLenFeature, a "
-                "FixedLenSequenceFeature, a VarLenFeature or a RaggedFeature of its own values, of "
-                "int64, float32 or string"
-            )
-        if is_any_length:
-            fields.append(pa.field(name, pa.list_(leaf)))
-            continue
-        shape = tf.TensorShape(feature.shape)
-        if not shape.is_fully_defined():
-            raise OptionError(f"features has {feature!r} for {name!r}; its shape must be known")
-        if is_sequence:
-            _check_sequence(tf, name, feature, math.prod(shape))
-            fields.append(pa.field(name, pa.list_(leaf)))
-            continue
-        fields.append(pa.field(name, pa.list_(leaf, math.prod(shape)) if shape.rank else leaf))
-        if feature.default_value is not None:
+        for field in _fields_of(tf, name, feature):
+            other = fields.setdefault(field.name, field)
+            if other != field:
+                raise OptionError(
+                    f"features asks for {field.name!r} as {other.type} and, for {name!r}, as "
+                    f"{field.type}; a column can be read as one of them"
+                )
+        if isinstance(feature, tf.io.FixedLenFeature) and feature.default_value is not None:
+            shape = tf.TensorShape(feature.shape)
             values = _default_values(tf, name, feature, math.prod(shape))
             defaults[name] = values if shape.rank else values[0]
-    return pa.schema(fields), defaults
+    return pa.schema(fields.values()), defaults
+
+
+def columns_of(name: str, feature: Any) -> list[str]:
+    """Return the names of the columns that a feature of a specification is made of."""
+    tf = tensorflow()
+    if isinstance(feature, tf.io.SparseFeature):
+        return [*index_keys(feature), feature.value_key]
+    if isinstance(feature, tf.io.RaggedFeature):
+        keys = [part.key for part in feature.partitions if hasattr(part, "key")]
+        return [*keys, feature.value_key or name]
+    return [name]
+
+
+def index_keys(feature: Any) -> list[str]:
+    """Return the names of the columns that say where the values of a tf.io.SparseFeature are."""
+    keys = feature.index_key
+    return [keys] if isinstance(keys, str) else list(keys)
+
+
+def _fields_of(tf: Any, name: str, feature: Any) -> list[pa.Field]:
+    leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
+    kinds = (
+        tf.io.FixedLenFeature,
+        tf.io.FixedLenSequenceFeature,
+        tf.io.VarLenFeature,
+        tf.io.SparseFeature,
+        tf.io.RaggedFeature,
+    )
+    leaf = leaves.get(tf.as_dtype(feature.dtype)) if isinstance(feature, kinds) else None
+    if leaf is None:
+        raise OptionError(
+            f"features has {feature!r} for {name!r}; it must be a FixedLenFeature, a "
+            "FixedLenSequenceFeature, a VarLenFeature, a SparseFeature or a RaggedFeature, of "
+            "int64, float32 or string"
+        )
+    if not isinstance(feature, tf.io.FixedLenFeature | tf.io.FixedLenSequenceFeature):
+        _check_parts(tf, name, feature)
+        *places, values = columns_of(name, feature)
+        whole = pa.list_(pa.int64())
+        return [*(pa.field(key, whole) for key in places), pa.field(values, pa.list_(leaf))]
+    shape = tf.TensorShape(feature.shape)
+    if not shape.is_fully_defined():
+        raise OptionError(f"features has {feature!r} for {name!r}; its shape must be known")
+    if isinstance(feature, tf.io.FixedLenSequenceFeature):
+        _check_sequence(tf, name, feature, math.prod(shape))
+        return [pa.field(name, pa.list_(leaf))]
+    return [pa.field(name, pa.list_(leaf, math.prod(shape)) if shape.rank else leaf)]
+
+
+def _check_parts(tf: Any, name: str, feature: Any) -> None:
+    if isinstance(feature, tf.io.SparseFeature):
+        keys, sizes = index_keys(feature), tf.nest.flatten(feature.size)
+        if not keys or len(keys) != len(sizes):
+            raise OptionError(
+                f"features has {feature!r} for {name!r}; it must have a size for each index_key"
+            )
+    for part in getattr(feature, "partitions", ()):
+        if getattr(part, "length", 1) < 1:
+            raise OptionError(f"features has {feature!r} for {name!r}; its rows hold no values")
 
 
 def _default_values(tf: Any, name: str, feature: Any, count: int) -> list[Any]:
@@ -301,42 +344,3 @@ def _check_sequence(tf: Any, name: str, feature: Any, step_size: int) -> None:
         raise OptionError(f"features has {feature!r} for {name!r}; such a shape holds no values")
     if feature.default_value is not None:
         _default_values(tf, name, feature, 1)
-
-
-def conformed(tensor: Any, feature: Any) -> Any:
-    """Return a dense or ragged tensor of a column as the specification wants it."""
-    tf = tensorflow()
-    if isinstance(feature, tf.io.VarLenFeature):
-        return tensor.to_sparse()
-    if isinstance(feature, tf.io.RaggedFeature):
-        return tensor.with_row_splits_dtype(feature.row_splits_dtype)
-    if isinstance(feature, tf.io.FixedLenSequenceFeature):
-        return _filled_up(tf, tensor, feature)
-    if isinstance(feature, tf.io.FixedLenFeature):
-        shape = tf.TensorShape(feature.shape)
-        if shape.rank and shape.rank > 1:
-            return tf.reshape(tensor, [-1, *shape])
-    return tensor
-
-
-def _filled_up(tf: Any, ragged: Any, feature: Any) -> Any:
-    """Return the lists of a batch, each filled up to the longest, as steps of the shape asked for.
-
-    The rule is that of tf.io.FixedLenSequenceFeature.
-    """
-    shape = tf.TensorShape(feature.shape)
-    step_size = math.prod(shape)
-    lengths = ragged.row_lengths()
-    are_whole = tf.debugging.assert_equal(
-        lengths % step_size,
-        tf.zeros_like(lengths),
-        f"a list is no whole number of steps of {step_size} values, as {feature!r} wants it",
-    )
-    default = feature.default_value
-    if default is not None:
-        default = tf.reshape(tf.constant(default, feature.dtype), [])
-    with tf.control_dependencies([are_whole]):
-        filled = ragged.to_tensor(default)
-    steps = tf.reshape(filled, [tf.shape(filled)[0], tf.shape(filled)[1] // step_size, *shape])
-    steps.set_shape([filled.shape[0], None, *shape])
-    return steps

@@ -14,6 +14,7 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support.frames import examples, frame
+from tfrecord_io.tf_features import conformed
 
 ROWS = 500
 TABLE = pa.table(
@@ -674,9 +675,200 @@ def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="'list'"):
         features = {"list": tf.io.FixedLenFeature([1], tf.int64)}
         list(tfr.tf.dataset(data, batch_size=10, features=features))
-    with pytest.raises(tfr.OptionError, match=r"SparseFeature.*must be a FixedLenFeature"):
-        sparse = tf.io.SparseFeature("i", "v", tf.int64, 9)
-        tfr.tf.dataset(data, batch_size=10, features={"x": sparse})
+    with pytest.raises(tfr.OptionError, match=r"float64.*must be a FixedLenFeature"):
+        double = tf.io.VarLenFeature(tf.float64)
+        tfr.tf.dataset(data, batch_size=10, features={"x": double})
+
+
+#: Rows of values in lists, [2 values, 1], none, none, and [3 values, none, 1, 2], in all the forms
+#: that tf.io.RaggedFeature knows; and places of these values in a matrix of 3 by 13.
+PARTS: list[dict[str, list[int]]] = [
+    {
+        "splits": [0, 2, 3],
+        "lengths": [2, 1],
+        "starts": [0, 2],
+        "limits": [2, 3],
+        "ids": [0, 0, 1],
+        "at": [5, 10, 2],
+        "to": [0, 2, 1],
+    },
+    {"splits": [0], "lengths": [], "starts": [], "limits": [], "ids": [], "at": [], "to": []},
+    {},
+    {
+        "splits": [0, 3, 3, 4, 6],
+        "lengths": [3, 0, 1, 2],
+        "starts": [0, 3, 3, 4],
+        "limits": [3, 3, 4, 6],
+        "ids": [0, 0, 0, 2, 3, 3],
+        "at": [12, 0, 7, 9, 1, 2],
+        "to": [0, 1, 2, 1, 0, 0],
+    },
+]
+
+
+def of_parts(tf: Any, dtype: Any, splits: Any) -> dict[str, Any]:
+    """Features made of the columns of `PARTS`, and of values in "v" and "w"."""
+    kinds = tf.io.RaggedFeature
+
+    def ragged(*partitions: Any) -> Any:
+        return kinds(dtype, "v", partitions, splits)
+
+    return {
+        "whole": ragged(),
+        "splits": ragged(kinds.RowSplits("splits")),
+        "lengths": ragged(kinds.RowLengths("lengths")),
+        "by starts": ragged(kinds.RowStarts("starts")),
+        "by limits": ragged(kinds.RowLimits("limits")),
+        "by ids": ragged(kinds.ValueRowIds("ids")),
+        "threes": ragged(kinds.UniformRowLength(3)),
+        "ones": ragged(kinds.RowLengths("lengths"), kinds.UniformRowLength(1)),
+        "twice": ragged(kinds.UniformRowLength(2), kinds.RowSplits("splits")),
+        "thrice": ragged(
+            kinds.UniformRowLength(1), kinds.UniformRowLength(2), kinds.RowLengths("lengths")
+        ),
+        "sparse": tf.io.SparseFeature("at", "w", dtype, 13),
+        "unsorted": tf.io.SparseFeature(["at"], "w", dtype, [13], already_sorted=True),
+        "matrix": tf.io.SparseFeature(["to", "at"], "w", dtype, [3, 13]),
+        # As in TensorFlow's own test: nobody compares indices with the size.
+        "too small": tf.io.SparseFeature("at", "w", dtype, 7),
+    }
+
+
+def plain(tensor: Any) -> Any:
+    """All that there is to say of a tensor, to compare it."""
+    if hasattr(tensor, "dense_shape"):
+        return [
+            part.numpy().tolist() for part in (tensor.indices, tensor.values, tensor.dense_shape)
+        ]
+    return tensor.shape.as_list(), listed(tensor)
+
+
+@pytest.mark.parametrize(
+    ("leaf", "splits", "size"),
+    [
+        (pa.int64(), "int32", 1),
+        (pa.float32(), "int64", 1),
+        (pa.string(), "int32", 1),
+        (pa.string(), "int64", 3000),
+    ],
+)
+def test_features_of_several_columns(
+    tf: Any, tmp_path: Path, leaf: pa.DataType, splits: str, size: int
+) -> None:
+    dtype = {pa.float32(): tf.float32, pa.int64(): tf.int64}.get(leaf, tf.string)
+    values = ["v" * size, "", "x", "é", "w", "y"] if dtype == tf.string else [1, 2, 3, 4, 5, 6]
+    rows = [
+        {**row, "v": values[: len(row["at"])], "w": values[: len(row["at"])]} if row else row
+        for row in PARTS * 2
+    ]
+    integers = [pa.field(name, pa.list_(pa.int64())) for name in PARTS[0]]
+    schema = pa.schema([*integers, ("v", pa.list_(leaf)), ("w", pa.list_(leaf))])
+    tfr.write_table(pa.Table.from_pylist(rows, schema), tmp_path / "data", rows_per_task=5)
+    features = of_parts(tf, dtype, splits)
+    files = sorted(map(str, (tmp_path / "data").glob("part-*")))
+    records = tf.data.TFRecordDataset(files).batch(3)
+    theirs = records.map(lambda batch: tf.io.parse_example(batch, features))
+    ours = tfr.tf.dataset(tmp_path / "data", batch_size=3, features=features)
+    assert list(ours.element_spec) == list(features)
+    assert ours.element_spec == theirs.element_spec
+    for mine, other in zip(ours, theirs, strict=True):
+        for name in features:
+            assert plain(mine[name]) == plain(other[name]), name
+
+
+def test_features_of_several_columns_among_others(tf: Any, tmp_path: Path) -> None:
+    table = pa.table({"v": [[1, 2], [3]], "at": [[7, 0], [1]], "n": [1, 2], "at2": [[1], [1]]})
+    tfr.write_table(table, tmp_path / "data")
+    sparse = tf.io.SparseFeature("at", "v", tf.int64, 9)
+    features = {
+        # By the name of a column that the others are made of.
+        "v": sparse,
+        "at": tf.io.VarLenFeature(tf.int64),
+        "n": tf.io.FixedLenFeature([], tf.int64),
+        "not there": tf.io.SparseFeature("none", "nothing", tf.string, 9),
+    }
+    ((mine, label),) = tfr.tf.dataset(tmp_path / "data", batch_size=2, features=features, label="v")
+    assert list(mine) == ["at", "n", "not there"]
+    assert listed(tf.sparse.to_dense(label)) == [[2, 0, 0, 0, 0, 0, 0, 1, 0], [0, 3] + [0] * 7]
+    assert listed(tf.sparse.to_dense(mine["at"])) == [[7, 0], [1, 0]]
+    assert mine["not there"].dense_shape.numpy().tolist() == [2, 9]
+    (batch,) = tfr.tf.dataset(
+        tmp_path / "data", batch_size=2, features=features, columns=["n", "v"], drop_remainder=True
+    )
+    assert list(batch) == ["n", "v"]
+    assert batch["v"].values.numpy().tolist() == [2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("RowLengths", [[5], []]),
+        ("RowLengths", [[3], [1]]),
+        ("RowLengths", [[3, -1], [3]]),
+        ("RowLengths", [[], [3]]),
+        ("RowSplits", [[0, 2], [0, 4]]),
+        ("RowSplits", [[0, 2, 1, 2], [0, 3]]),
+        ("RowLimits", [[1], [3]]),
+        ("RowLimits", [[2], [2]]),
+        ("RowStarts", [[0], [1]]),
+        ("RowStarts", [[1], [0]]),
+        ("RowStarts", [[0, 3], [0]]),
+        ("RowStarts", [[0], []]),
+        ("ValueRowIds", [[0], [0, 0, 0, 1]]),
+        ("ValueRowIds", [[0, 1, 1], [0, 0]]),
+        ("ValueRowIds", [[1, 0], [0, 0, 0]]),
+        ("ValueRowIds", [[0, 0], [-1, 0, 0]]),
+        ("ValueRowIds", [[-1, 0], [0, 0, 0]]),
+        ("UniformRowLength", 2),
+        ("SparseFeature", [[1], [1, 2, 3, 4]]),
+        ("SparseFeature", [[1, 2], []]),
+    ],
+)
+def test_parts_that_do_not_fit_their_values(tf: Any, kind: str, parts: Any) -> None:
+    """The values are two and three. TensorFlow moves some to the other row, or drops them."""
+    if kind == "SparseFeature":
+        feature = tf.io.SparseFeature("p", "v", tf.int64, 9)
+    else:
+        partition = getattr(tf.io.RaggedFeature, kind)("p" if isinstance(parts, list) else parts)
+        feature = tf.io.RaggedFeature(tf.int64, "v", [partition])
+    tensors = {"v": tf.ragged.constant([[1, 2], [3, 4, 5]], tf.int64, row_splits_dtype=tf.int64)}
+    if isinstance(parts, list):
+        tensors["p"] = tf.ragged.constant(parts, tf.int64, 1, row_splits_dtype=tf.int64)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="feature x: "):
+        conformed("x", feature, tensors)
+
+
+def test_parts_that_do_not_fit_are_told_while_reading(tf: Any, tmp_path: Path) -> None:
+    tfr.write_table(pa.table({"v": [[1, 2], [3]], "p": [[1], [1, 1]]}), tmp_path / "data")
+    sparse = tf.io.SparseFeature("p", "v", tf.int64, 9)
+    by_lengths = tf.io.RaggedFeature(tf.int64, "v", [tf.io.RaggedFeature.RowLengths("p")])
+    in_twos = tf.io.RaggedFeature(tf.int64, "v", [tf.io.RaggedFeature.UniformRowLength(2)])
+    for feature, what in (
+        (sparse, "x: p must have as many values as v"),
+        (by_lengths, "x: its values cannot be divided by RowLengths, p"),
+        (in_twos, "x: its values cannot be divided by UniformRowLength, 2"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"feature {what}"):
+            list(tfr.tf.dataset(tmp_path / "data", batch_size=2, features={"x": feature}))
+
+
+def test_features_of_several_columns_that_are_refused(tf: Any, data: Path) -> None:
+    ragged, sparse = tf.io.RaggedFeature, tf.io.SparseFeature
+    for features, what in (
+        ({"x": sparse(["n", "m"], "half", tf.float32, [9])}, "a size for each index_key"),
+        ({"x": sparse([], "half", tf.float32, [])}, "a size for each index_key"),
+        ({"x": ragged(tf.int64, "n", [ragged.UniformRowLength(0)])}, "hold no values"),
+        (
+            {"list": tf.io.FixedLenFeature([2], tf.int64), "x": ragged(tf.int64, "list")},
+            r"'list' as fixed_size_list<.*and, for 'x', as list<",
+        ),
+        (
+            {"x": ragged(tf.int64, "list"), "y": ragged(tf.float32, "list")},
+            r"'list' as list<.*int64> and, for 'y', as list<.*float>",
+        ),
+    ):
+        with pytest.raises(tfr.OptionError, match=what):
+            tfr.tf.dataset(data, batch_size=10, features=features)
 
 
 def test_an_empty_list_of_another_kind_has_no_values(tf: Any, tmp_path: Path) -> None:
