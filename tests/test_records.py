@@ -424,10 +424,20 @@ def test_python_io(tmp_path: Path) -> None:
         writer.write(b"x")
     records = tfr.python_io.tf_record_iterator(path=str(tmp_path / "a"), options=options)
     assert list(records) == [b"x"]
+    assert next(records, None) is None
     with pytest.raises(FileNotFoundError):
         tfr.python_io.tf_record_iterator(str(tmp_path / "none"))
     assert options.get_compression_type_string(options) == "GZIP"
     assert tfr.io.TFRecordWriter is tfr.TFRecordWriter
+
+
+def test_the_old_iterator_ends_with_a_file_in_a_store() -> None:
+    write("memory://old-iterator", RECORDS)
+    records = tfr.python_io.tf_record_iterator("memory://old-iterator")
+    assert list(records) == RECORDS
+    write("memory://old-iterator", RECORDS * 2)
+    # Files in a store do not grow: this is another one.
+    assert list(records) == []
 
 
 def test_the_click_log_writer_of_a_recommender(tmp_path: Path) -> None:

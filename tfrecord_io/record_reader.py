@@ -13,6 +13,7 @@ import operator
 import os
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, overload
 
@@ -20,7 +21,13 @@ import pyarrow as pa
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.compression import detect
-from tfrecord_io.errors import ClosedError, CorruptDataError, TFRecordError, TruncatedRecordError
+from tfrecord_io.errors import (
+    ClosedError,
+    CorruptDataError,
+    DatasetChangedError,
+    TFRecordError,
+    TruncatedRecordError,
+)
 from tfrecord_io.frames import PayloadCursor, walk
 from tfrecord_io.index_files import read_index, record_starts
 from tfrecord_io.options import Limits, settings
@@ -121,10 +128,12 @@ class TFRecordReader(Sequence[bytes]):
 
     def __iter__(self) -> Iterator[bytes]:
         self._check_open()
-        return itertools.chain.from_iterable(self._payloads())
+        return itertools.chain.from_iterable(self._payloads(self._cursor()))
 
-    def _payloads(self) -> Iterator[list[bytes]]:
-        cursor = PayloadCursor(self._codec, self._options.limits)
+    def _cursor(self) -> PayloadCursor:
+        return PayloadCursor(self._codec, self._options.limits)
+
+    def _payloads(self, cursor: PayloadCursor) -> Iterator[list[bytes]]:
         with as_tensorflow(of_bytes=True):
             try:
                 with self._opened() as opened:
@@ -213,7 +222,7 @@ class TFRecordReader(Sequence[bytes]):
         with as_tensorflow(of_bytes=True):
             try:
                 access = self._accessed(offset)
-                cursor = PayloadCursor(self._codec, self._options.limits)
+                cursor = self._cursor()
                 needed = size or _HEADER_BYTES
                 while True:
                     data, start = access.window(offset, needed)
@@ -264,6 +273,15 @@ class TFRecordReader(Sequence[bytes]):
             self._access = _access(self._storage, self._file, self._options)
         return self._access
 
+    def _identity(self) -> tuple[int, int] | None:
+        """Return what tells the file on this machine from another one in its place, or None."""
+        local = self._storage.local_path(self._file.path)
+        try:
+            status = None if local is None else os.stat(local)  # noqa: PTH116
+        except FileNotFoundError:
+            return None
+        return None if status is None else (status.st_dev, status.st_ino)
+
     def _let_go(self) -> None:
         access, self._access = self._access, None
         if access is not None:
@@ -302,14 +320,58 @@ def tf_record_iterator(
     Returns
     -------
     iterator of bytes
-        The records' payloads.
+        The records' payloads. Behind the last one, and behind one that is only there in part, it
+        goes on when the file has grown. It may be closed.
 
     Raises
     ------
     FileNotFoundError, TFRecordError
         See `TFRecordReader`.
     """
-    return iter(TFRecordReader(path, options))
+    return _Records(path, options)
+
+
+class _Records(Iterator[bytes]):
+    """The records of a file that may be growing: TensorBoard, and its like, count on that."""
+
+    def __init__(self, path: str | bytes | os.PathLike[str], options: Any) -> None:
+        self._open = partial(TFRecordReader, path, options)
+        self._reader = self._open()
+        self._cursor = self._reader._cursor()
+        self._identity: tuple[int, int] | None = None
+        self._run: Iterator[bytes] | None = None
+        self._is_closed = False
+
+    def __next__(self) -> bytes:
+        while True:
+            if self._run is None:
+                self._run = self._begun()
+            try:
+                return next(self._run)
+            except DatasetChangedError:
+                # A file on this machine has grown between the look at it and its opening.
+                self._run = None
+                if self._identity is None:
+                    raise
+            except Exception:
+                self._run = None
+                raise
+
+    def _begun(self) -> Iterator[bytes]:
+        offset = self._cursor.offset
+        identity = self._reader._identity()
+        if self._is_closed or (offset and (identity is None or identity != self._identity)):
+            # Of another file in its place, the offset says nothing.
+            raise StopIteration
+        self._identity = identity
+        self._cursor.seek(offset=offset, record=self._cursor.record)
+        self._reader = self._open()
+        return itertools.chain.from_iterable(self._reader._payloads(self._cursor))
+
+    def close(self) -> None:
+        """Close the file; there are no records any more."""
+        self._is_closed = True
+        self._run = None
 
 
 class _Access:

@@ -174,6 +174,67 @@ def test_the_random_reader_ends_alike(tf: Any, tmp_path: Path) -> None:
             reader.read(10**9)
 
 
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_an_iterator_goes_on_when_its_file_has_grown(tf: Any, tmp_path: Path, whose: str) -> None:
+    """TensorFlow's own test, of what TensorBoard needs."""
+    old = tfr.python_io if whose == "ours" else tf.compat.v1.python_io
+    with old.TFRecordWriter(str(tmp_path / "a")) as writer:
+
+        def add(record: bytes) -> None:
+            writer.write(record)
+            writer.flush()
+
+        add(b"one")
+        records = old.tf_record_iterator(str(tmp_path / "a"))
+        add(b"two")
+        assert [next(records), next(records)] == [b"one", b"two"]
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(records)
+        add(b"three")
+        assert next(records) == b"three"
+        assert next(records, None) is None
+        add(b"four")
+        add(b"five")
+        assert list(records) == [b"four", b"five"]
+        records.close()
+        assert next(records, None) is None
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+@pytest.mark.parametrize("size", [13, 20, 24])
+def test_an_iterator_goes_on_when_a_record_is_whole(
+    tf: Any, tmp_path: Path, whose: str, size: int
+) -> None:
+    """TensorFlow's own test, of a record of which a part is there."""
+    old = tfr.python_io if whose == "ours" else tf.compat.v1.python_io
+    write(tfr.TFRecordWriter(tmp_path / "a"), [b"good"])
+    whole = frame(b"truncated")
+    with (tmp_path / "a").open("ab", buffering=0) as file:
+        file.write(whole[:size])
+        records = old.tf_record_iterator(str(tmp_path / "a"))
+        assert next(records) == b"good"
+        for _ in range(2):
+            with pytest.raises(tf.errors.DataLossError):
+                next(records)
+        file.write(whole[size:])
+        assert next(records) == b"truncated"
+        assert next(records, None) is None
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_an_iterator_does_not_go_on_in_another_file(tf: Any, tmp_path: Path, whose: str) -> None:
+    old = tfr.python_io if whose == "ours" else tf.compat.v1.python_io
+    write(tfr.TFRecordWriter(tmp_path / "a"), [b"one", b"two"])
+    records = old.tf_record_iterator(str(tmp_path / "a"))
+    assert list(records) == [b"one", b"two"]
+    write(tfr.TFRecordWriter(tmp_path / "b"), [b"aaa", b"bbb", b"ccc"])
+    (tmp_path / "b").replace(tmp_path / "a")
+    assert next(records, None) is None
+    (tmp_path / "a").unlink()
+    assert next(records, None) is None
+
+
 # --- messages -------------------------------------------------------------------------------------
 
 
