@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -429,6 +430,23 @@ def test_python_io(tmp_path: Path) -> None:
         tfr.python_io.tf_record_iterator(str(tmp_path / "none"))
     assert options.get_compression_type_string(options) == "GZIP"
     assert tfr.io.TFRecordWriter is tfr.TFRecordWriter
+
+
+def test_the_old_iterator_of_a_file_that_grows_while_it_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a", [b"one"])
+    added = [b"three", b"two"]
+
+    def opened(*args: Any) -> OpenFile:
+        if added:
+            with (tmp_path / "a").open("ab") as file:
+                file.write(frame(added.pop()))
+        return OpenFile(*args)
+
+    monkeypatch.setattr("tfrecord_io.record_reader.OpenFile", opened)
+    records = tfr.python_io.tf_record_iterator(str(tmp_path / "a"))
+    assert list(records) == [b"one", b"two", b"three"]
 
 
 def test_the_old_iterator_ends_with_a_file_in_a_store() -> None:
