@@ -76,6 +76,14 @@ def test_tensorflows_options_are_checked(tf: Any, tmp_path: Path) -> None:
         tfr.TFRecordWriter(tmp_path / "a", theirs)
 
 
+def test_the_names_of_both_versions_are_there(tf: Any) -> None:
+    """TensorFlow 1 has a name in tf.io that tf.compat.v1.io has now."""
+    for ours, theirs in ((tfr.io, tf.compat.v1.io), (tfr.python_io, tf.compat.v1.python_io)):
+        names = {name for name in vars(theirs) if "record" in name.lower()}
+        assert "tf_record_iterator" in names
+        assert names <= set(ours.__all__)
+
+
 def test_what_is_there_after_a_flush(tf: Any, tmp_path: Path) -> None:
     for module, name in ((tfr, "ours"), (tf.io, "theirs")):
         writer = module.TFRecordWriter(str(tmp_path / name))
