@@ -272,11 +272,10 @@ def columns_of(name: str, feature: Any) -> list[str]:
 def index_keys(feature: Any) -> list[str]:
     """Return the names of the columns that say where the values of a tf.io.SparseFeature are."""
     keys = feature.index_key
-    return [keys] if isinstance(keys, str) else list(keys)
+    return [keys] if isinstance(keys, str) else list(keys or ())
 
 
 def _fields_of(tf: Any, name: str, feature: Any) -> list[pa.Field]:
-    leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
     kinds = (
         tf.io.FixedLenFeature,
         tf.io.FixedLenSequenceFeature,
@@ -284,7 +283,7 @@ def _fields_of(tf: Any, name: str, feature: Any) -> list[pa.Field]:
         tf.io.SparseFeature,
         tf.io.RaggedFeature,
     )
-    leaf = leaves.get(tf.as_dtype(feature.dtype)) if isinstance(feature, kinds) else None
+    leaf = _leaf_of(tf, feature.dtype) if isinstance(feature, kinds) else None
     if leaf is None:
         raise OptionError(
             f"features has {feature!r} for {name!r}; it must be a FixedLenFeature, a "
@@ -305,12 +304,21 @@ def _fields_of(tf: Any, name: str, feature: Any) -> list[pa.Field]:
     return [pa.field(name, pa.list_(leaf, math.prod(shape)) if shape.rank else leaf)]
 
 
+def _leaf_of(tf: Any, dtype: Any) -> pa.DataType | None:
+    leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
+    try:
+        return leaves.get(tf.as_dtype(dtype))
+    except TypeError:
+        return None
+
+
 def _check_parts(tf: Any, name: str, feature: Any) -> None:
     if isinstance(feature, tf.io.SparseFeature):
         keys, sizes = index_keys(feature), tf.nest.flatten(feature.size)
-        if not keys or len(keys) != len(sizes):
+        if None in sizes or not feature.value_key or not keys or len(keys) != len(sizes):
             raise OptionError(
-                f"features has {feature!r} for {name!r}; it must have a size for each index_key"
+                f"features has {feature!r} for {name!r}; it must have a value_key, and a size for "
+                "each index_key"
             )
     for part in getattr(feature, "partitions", ()):
         if getattr(part, "length", 1) < 1:

@@ -856,6 +856,11 @@ def test_features_of_several_columns_that_are_refused(tf: Any, data: Path) -> No
     for features, what in (
         ({"x": sparse(["n", "m"], "half", tf.float32, [9])}, "a size for each index_key"),
         ({"x": sparse([], "half", tf.float32, [])}, "a size for each index_key"),
+        ({"x": sparse(None, "half", tf.float32, 9)}, "a size for each index_key"),
+        ({"x": sparse("n", "half", tf.float32, None)}, "a size for each index_key"),
+        ({"x": sparse("n", None, tf.float32, 9)}, "must have a value_key"),
+        ({"x": sparse("n", "half", None, 9)}, "of int64, float32 or string"),
+        ({"x": tf.io.VarLenFeature("number")}, "of int64, float32 or string"),
         ({"x": ragged(tf.int64, "n", [ragged.UniformRowLength(0)])}, "hold no values"),
         (
             {"list": tf.io.FixedLenFeature([2], tf.int64), "x": ragged(tf.int64, "list")},
