@@ -34,7 +34,7 @@ try:
     from tfrecord_io.engines.spark import completion, stream_completion, table_completion
 except ImportError as error:
     raise MissingDependencyError(
-        "the Spark adapter needs pyspark 4.2 or newer; install tfrecord-io[spark]"
+        "the Spark adapter needs pyspark 4.2.1 or newer; install tfrecord-io[spark]"
     ) from error
 
 from tfrecord_io.engines.spark.conditions import as_spark, translated

@@ -33,6 +33,12 @@ from pyspark.sql.datasource import (
     InputPartition,
     WriterCommitMessage,
 )
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from tfrecord_io.commit import abort_job, commit_job, staging_of
@@ -47,11 +53,6 @@ from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedE
 from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
 from tfrecord_io.staging import Staging
 from tfrecord_io.storage import open_storage
-
-try:
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
-except ImportError:  # Spark 4.1, whose trigger takes all files in one batch.
-    SupportsTriggerAvailableNow = object
 
 #: Spark's names of the query and the batch that a task works for.
 _QUERY_PROPERTY, _BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -118,8 +119,6 @@ class StreamReader(
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         """Return how many files, or bytes of them, a batch has at most."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
-
         options = self._rows.options
         if options.max_bytes is not None:
             return ReadMaxBytes(options.max_bytes)
@@ -131,19 +130,17 @@ class StreamReader(
         self._last = frozenset(self._there())
 
     @in_worker
-    def latestOffset(  # noqa: N802
-        self, start: dict[str, str] | None = None, limit: Any = None
-    ) -> dict[str, str]:
+    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:  # noqa: N802
         """Return the offset at which all files were seen, or as many more as a batch may have."""
         there = self._there()
-        seen = _seen(start or self.initialOffset())
+        seen = _seen(start)
         new = [one for one in there if one not in seen]
         if self._last is not None:
             new = [one for one in new if one in self._last]
         known = {one for one in there if one in seen}
         found = known | {*self._within(limit, new, there)}
         # Where nothing is new the offset stays, though files went: else there were an empty batch.
-        return _offset(found) if found - seen else start or self.initialOffset()
+        return _offset(found) if found - seen else start
 
     def _within(
         self, limit: Any, new: list[bytes], there: dict[bytes, ScanFile]
