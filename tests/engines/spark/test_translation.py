@@ -196,6 +196,18 @@ def test_options_that_are_refused(options):
         write_options(options, Settings(), overwrite=False)
 
 
+def test_compression_by_either_name():
+    """Two names of one option; where they contradict each other, neither is passed over."""
+    for options in ({"codec": "gzip"}, {"compression": "gzip"}):
+        found = write_options({"path": "/a", **options}, Settings(), overwrite=False)
+        assert found.compression == "gzip"
+    both = {"path": "/a", "codec": "org.apache.hadoop.io.compress.GzipCodec", "compression": "gz"}
+    assert write_options(both, Settings(), overwrite=False).compression
+    for compression in ("zstd", "none"):
+        with pytest.raises(OptionError, match=r"codec .* compression"):
+            write_options({**both, "compression": compression}, Settings(), overwrite=False)
+
+
 def test_local_writes_and_speculative_tasks():
     options = {"path": "/a", "writeLocality": "local"}
     assert write_options(options, from_conf(CONF), overwrite=False).is_local

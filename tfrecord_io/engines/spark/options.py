@@ -358,6 +358,15 @@ def _compression(texts: _Texts) -> str:
     return texts.text("compression") or "infer"
 
 
+def _written_compression(texts: _Texts) -> str | None:
+    codec, compression = texts.text("codec"), texts.text("compression")
+    if codec and compression and normalize_compression(codec) != normalize_compression(compression):
+        raise OptionError(
+            f"codec is {codec!r} and compression {compression!r}, and they say the same: give one"
+        )
+    return codec or compression
+
+
 def _pattern(text: str) -> str:
     """Return a pattern of Hadoop's as one of Python's, where no backslash escapes."""
 
@@ -472,7 +481,7 @@ def write_options(
         mode=cast(SaveMode, mode),
         partition_by=tuple(partition_by),
         record_type=texts.choice("recordType", RecordType, "Example"),
-        compression=texts.text("codec") or texts.text("compression"),
+        compression=_written_compression(texts),
         compression_level=texts.number("compressionLevel"),
         # To Spark 0 and less mean: no bound.
         max_records_per_file=most if most > 0 else None,
