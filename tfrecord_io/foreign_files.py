@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.commit_plan import schema_beside_others
-from tfrecord_io.errors import SchemaMismatchError, TFRecordError
+from tfrecord_io.errors import LayoutError, SchemaMismatchError, TFRecordError
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import InputFile, conform
 from tfrecord_io.formats.detection import format_of_content, format_of_name
@@ -26,7 +27,9 @@ from tfrecord_io.tasks import read_task
 _ROWS = 100
 
 
-def check_fit(job: WriteJob, storage: Storage, root: str, paths: Sequence[str]) -> None:
+def check_fit(
+    job: WriteJob, storage: Storage, root: str, paths: Sequence[str], time_zone: str
+) -> None:
     """Raise unless files can be read with the columns that a job writes.
 
     Parameters
@@ -39,9 +42,14 @@ def check_fit(job: WriteJob, storage: Storage, root: str, paths: Sequence[str]) 
         The data set.
     paths : sequence of str
         Its data files, relative to it.
+    time_zone : str
+        The zone in which the caller reads the times that name folders.
 
     Raises
     ------
+    LayoutError
+        Folders are named by times of another zone than UTC, in which the manifest says that all of
+        them are.
     SchemaMismatchError
         They are of another format, or hold other types of the columns or of the partitions.
     """
@@ -59,10 +67,12 @@ def check_fit(job: WriteJob, storage: Storage, root: str, paths: Sequence[str]) 
                 f"{job.file_format}; write them elsewhere, or overwrite",
                 path=storage.url(f"{root}/{path}"),
             )
+    texts: dict[str, list[str | None]] = {}
     try:
+        parsed = [parse_partition_path(path.rpartition("/")[0]) for path in paths]
         for index, name in enumerate(job.partition_by):
-            texts = {parse_partition_path(path.rpartition("/")[0])[index][1] for path in paths}
-            cast_partition_values(name, [*texts], job.partition_schema.field(name).type)
+            texts[name] = [*{one[index][1] for one in parsed}]
+            cast_partition_values(name, texts[name], job.partition_schema.field(name).type)
         next(_rows(job, storage, file), None)
     except TFRecordError as error:
         raise SchemaMismatchError(
@@ -73,6 +83,19 @@ def check_fit(job: WriteJob, storage: Storage, root: str, paths: Sequence[str]) 
             record=error.record,
             feature=error.feature,
         ) from error
+    for name, told in texts.items():
+        t = job.partition_schema.field(name).type
+        if not pat.is_timestamp(t):
+            continue
+        in_utc = cast_partition_values(name, told, t)
+        if not in_utc.equals(cast_partition_values(name, told, t, time_zone)):
+            raise LayoutError(
+                f"the folders of partition column {name!r} tell times in the zone {time_zone}, and "
+                "the manifest of what is added would say that they are in UTC: write elsewhere, or "
+                "overwrite the data set as a whole",
+                path=storage.url(root),
+                feature=name,
+            )
 
 
 def _first_file(storage: Storage, root: str, paths: Sequence[str]) -> ScanFile | None:

@@ -71,6 +71,7 @@ def plan_write(
     empty_partition: EmptyPartition = "error",
     owner_pid: int | None = None,
     file_format: str = "tfrecord",
+    time_zone: str = "UTC",
 ) -> WriteJob:
     """Check a write, finish or remove what killed jobs left in the target, and begin a job.
 
@@ -107,6 +108,8 @@ def plan_write(
         process ends before the job does. By default this process.
     file_format : str
         What the files are, see `tfrecord_io.part_writer.check_file_format`.
+    time_zone : str
+        The zone in which the caller reads times in the names of folders that no manifest describes.
 
     Returns
     -------
@@ -162,7 +165,7 @@ def plan_write(
         recover(staging)
         # It may have been made for a job that is removed by now.
         if storage.is_folder(root):
-            tree, manifest = _look(job, storage, root)
+            tree, manifest = _look(job, storage, root, time_zone)
             if mode == "ignore" and tree.files:
                 return job
             if mode == "append":
@@ -241,7 +244,9 @@ def _exists(storage: Storage, root: str) -> DatasetExistsError:
     )
 
 
-def _look(job: WriteJob, storage: Storage, root: str) -> tuple[Tree, Manifest | None]:
+def _look(
+    job: WriteJob, storage: Storage, root: str, time_zone: str
+) -> tuple[Tree, Manifest | None]:
     """Return what is in the target, after checking what the mode asks of it."""
     tree = storage.tree(root, skip=STAGING_NAME)
     if job.mode == "error" and (tree.files or tree.folders):
@@ -255,7 +260,7 @@ def _look(job: WriteJob, storage: Storage, root: str) -> tuple[Tree, Manifest | 
         # Loaded on demand: most writes need no other format.
         from tfrecord_io.foreign_files import check_fit
 
-        check_fit(job, storage, root, paths)
+        check_fit(job, storage, root, paths, time_zone)
     return tree, manifest
 
 

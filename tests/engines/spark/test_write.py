@@ -106,6 +106,29 @@ def test_connector_program(spark, tmp_path):
     assert [row.v for row in back.sort("i").collect()] == expected
 
 
+@pytest.mark.parametrize("mode", ["append", "dynamic"])
+def test_nothing_is_added_to_times_of_the_session_s_zone(spark, tmp_path, mode):
+    """The manifest would say that they are in UTC, and so move them."""
+    path = tmp_path / "data"
+    frame = spark.sql("select 1 x, timestamp'2026-01-02 03:04:05' at, 'a' name")
+    writer = frame.write.format("tfrecord").mode("overwrite" if mode == "dynamic" else mode)
+    writer = writer.option("partitionOverwriteMode", mode if mode == "dynamic" else "static")
+    writer.partitionBy("at", "name").save(str(path))
+    at = rows(spark.read.format("tfrecord").load(str(path)).select("at"))
+    (path / "_SUCCESS").unlink()
+    (folder,) = path.glob("at=*")
+    folder.rename(path / "at=2026-01-02 03%3A04%3A05")
+    assert rows(spark.read.format("tfrecord").load(str(path)).select("at")) == at
+    with pytest.raises(AnalysisException, match="zone Asia/Kolkata") as error:
+        writer.partitionBy("at", "name").save(str(path))
+    assert error.value.getCondition() == "TFRECORD_INVALID_PARTITIONING"
+    assert rows(spark.read.format("tfrecord").load(str(path)).select("at")) == at
+    plain = spark.sql("select 1 x, timestamp_ntz'2026-01-02 03:04:05' at, 'a' name")
+    added = plain.write.format("tfrecord").mode("append").partitionBy("at", "name")
+    added.save(str(path))
+    assert spark.read.format("tfrecord").load(str(path)).count() == 2
+
+
 def test_write_locality_local(spark, tmp_path):
     df = spark.range(0, 6, 1, 3)
     df.write.format("tfrecords").option("writeLocality", "local").save(str(tmp_path / "data"))

@@ -152,7 +152,7 @@ class WriteOptions:
     storage : mapping
         Storage options.
     mode, partition_by, record_type, compression, compression_level, max_records_per_file, float64,
-    empty_partition, codec
+    empty_partition, codec, time_zone
         See `tfrecord_io.write.plan_write`.
     is_local : bool
         Whether each task writes to a disk of its own machine.
@@ -173,6 +173,7 @@ class WriteOptions:
     float64: Float64Mode
     empty_partition: EmptyPartition
     codec: CodecName
+    time_zone: str
     is_local: bool
     case_sensitive: bool
     stream: str
@@ -488,6 +489,7 @@ def write_options(
         float64=texts.choice("float64", Float64Mode, "warn"),
         empty_partition=texts.choice("emptyPartition", EmptyPartition, "error"),
         codec=texts.choice("implementation", CodecName, "auto"),
+        time_zone=time_zone(texts.text("timeZone") or settings.time_zone),
         is_local=locality == "local",
         case_sensitive=settings.case_sensitive,
         stream=options.get(STREAM_OPTION, ""),

@@ -63,6 +63,7 @@ def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = N
         storage_options=options.storage,
         empty_partition=options.empty_partition,
         owner_pid=owner_pid,
+        time_zone=options.time_zone,
     )
 
 
