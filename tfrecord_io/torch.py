@@ -32,7 +32,7 @@ def _make_class() -> Any:
         path : str, path-like or a list of them
             See `tfrecord_io.batches`.
         **options : object
-            The other arguments of `tfrecord_io.batches`; `framework` is "torch".
+            The other arguments of `tfrecord_io.batches`; `framework` is "torch" by default.
 
         Notes
         -----

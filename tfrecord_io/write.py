@@ -293,7 +293,8 @@ def write_table(
     path : str or path-like
         The target folder; a local path or URL.
     schema : pyarrow.Schema, optional
-        The declared columns; needed for an iterable without batches. By default the data's own.
+        The columns, in the order in which they are written; needed for an iterable without batches.
+        By default the data's own. Nothing is cast to it, but doubles may come for float32.
     partition_by, mode, record_type, compression, compression_level, max_records_per_file
         See `plan_write`.
     rows_per_task : int

@@ -247,7 +247,11 @@ limits = click.option(
     callback=parsed(parse_limits),
     help=f"Raise what files may demand: {_LIMITS}.",
 )
-threads = click.option("--threads", type=click.IntRange(min=1), help="Default: one for each core.")
+threads = click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Default: one for each core, at least four for a remote store.",
+)
 record_type = click.option(
     "--record-type", type=click.Choice(get_args(RecordType)), default="Example", show_default=True
 )

@@ -331,7 +331,7 @@ def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> No
     "--stale-after",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Take writers on other machines for dead after so long without a change.",
+    help="Take writers on other machines for dead after so long without a change. Default: a day.",
 )
 @click.option(
     "--forget-missing",
