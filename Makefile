@@ -75,8 +75,8 @@ bench: $(KERNEL) ## Measure against other TFRecord libraries
 
 .PHONY: clean
 clean: ## Remove all that was made here
-	rm -rf $(VENV) $(VENV)-pytorch-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo
-	rm -rf *.egg-info $(CRATE)/target tfrecord_io/_native*.so
+	rm -rf $(VENV) $(VENV)-pytorch-* $(VENV)-bench-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build dist demo *.egg-info benchmarks/data $(CRATE)/target tfrecord_io/_native*.so
 	find tfrecord_io tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(ENVIRONMENT):
