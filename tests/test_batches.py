@@ -6,6 +6,7 @@ import datetime
 import decimal
 import itertools
 import json
+import math
 import multiprocessing
 import pickle
 from pathlib import Path
@@ -739,3 +740,29 @@ def test_jax_changes_no_value_in_silence(tmp_path: Path) -> None:
     tfr.write_table(pa.table({"x": [2**40]}), tmp_path / "data")
     with pytest.raises(tfr.UnsupportedTypeError, match="jax_enable_x64"):
         list(tfr.batches(tmp_path / "data", batch_size=1, framework="jax"))
+
+
+@pytest.mark.filterwarnings("ignore::tfrecord_io.InferenceWarning")
+def test_jax_takes_integers_beside_floats_as_they_are(tmp_path: Path) -> None:
+    """A column of both is of float64, and JAX's arrays are of float32."""
+    pytest.importorskip("jax")
+
+    def read(integer: int) -> list[float]:
+        tfr.write_table(pa.table({"x": [integer]}), tmp_path / "a", mode="overwrite")
+        floats = pa.array([0.5, float("nan"), float("inf")], pa.float32())
+        tfr.write_table(pa.table({"x": floats}), tmp_path / "b", mode="overwrite")
+        for name in "ab":
+            (tmp_path / name / "_SUCCESS").unlink()
+        both = [tmp_path / "a", tmp_path / "b"]
+        (batch,) = tfr.batches(both, batch_size=4, framework="jax")
+        return [float(x) for x in batch["x"]]
+
+    found = read(2**40)
+    assert found[:2] == [2.0**40, 0.5]
+    assert math.isnan(found[2])
+    with pytest.raises(tfr.UnsupportedTypeError, match="jax_enable_x64"):
+        read(2**40 + 1)
+    tenth = pa.table({"x": pa.array([decimal.Decimal("0.10")], pa.decimal128(4, 2))})
+    tfr.write_table(tenth, tmp_path / "tenth", float64="cast")
+    (batch,) = tfr.batches(tmp_path / "tenth", batch_size=1, framework="jax")
+    assert float(batch["x"][0]) == float(np.float32(0.1))

@@ -237,7 +237,11 @@ def _to_jax() -> _Convert:
 
     def convert(values: Any, column: TensorColumn) -> Any:
         made = jax.numpy.asarray(values, jax.dtypes.canonicalize_dtype(values.dtype))
-        if values.dtype.kind in "iu" and not np.array_equal(made, values):
+        lost = np.asarray(made) != values
+        if values.dtype.kind == "f":
+            # Whole numbers may have been integers; other doubles become what the records hold.
+            lost &= values == np.trunc(values)
+        if lost.any():
             raise UnsupportedTypeError(
                 f"column {column.name!r} has values that {made.dtype} does not hold; have JAX use "
                 "64 bits: jax.config.update('jax_enable_x64', True)",
@@ -321,7 +325,8 @@ def batches(
         row, or a `Ragged` for lists. Text is an object array of str, bytes one of bytes; in torch
         both are lists.
         Dates, times, timestamps and durations are the integers that the file holds, decimals
-        float64. Each iteration over it is an epoch.
+        float64. In JAX 64 bits become 32, unless its ``jax_enable_x64`` is on. Each iteration over
+        it is an epoch.
 
     Raises
     ------
@@ -329,7 +334,8 @@ def batches(
         While iterating: a null in a column of single values or fixed-size lists, without a default.
     UnsupportedTypeError
         A column of which no record has a value, or of fixed-size lists of no values; text or bytes
-        with framework="jax", whose arrays hold none.
+        with framework="jax", whose arrays hold none. While iterating: an integer that JAX's arrays
+        do not hold.
     MissingDependencyError
         The framework is not installed.
     OptionError
