@@ -133,8 +133,8 @@ def verify(
     FileNotFoundError
         Nothing is there.
     OptionError
-        The files are of another format, one of them is a pipe or a device, or an argument that is
-        none.
+        The manifest names files of another format, one of them is a pipe or a device, or an
+        argument that is none.
     LayoutError
         A link that leads nowhere, or folders that name no partition.
     SchemaMismatchError
