@@ -45,8 +45,8 @@ def program() -> None:
     s3://bucket/data. On a terminal you get tables, in a pipe JSON lines.
 
     \b
-    Exit codes: 0 done, 1 damaged or unfitting data, 2 usage, 3 storage,
-    4 the target exists, 130 interrupted.
+    Exit codes: 0 done, 1 damaged or unfitting data or what has no other code,
+    2 usage, 3 storage, 4 the target exists, 130 interrupted.
     """  # noqa: D301 - click takes this character for "leave the lines as they are"
 
 

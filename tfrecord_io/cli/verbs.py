@@ -4,7 +4,7 @@
 code  meaning
 ===== ==========================================================================================
 0     done
-1     the data are damaged or do not fit what was asked for (`TFRecordError`)
+1     the data are damaged or do not fit what was asked for, or any other `TFRecordError`
 2     usage: an option or argument is wrong (`OptionError`)
 3     the storage failed: nothing there, no permission, no room (`OSError`)
 4     the target exists (`DatasetExistsError`)
