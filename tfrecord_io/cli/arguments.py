@@ -238,7 +238,12 @@ storage_options = _storage_options(
 target_storage_options = _storage_options(
     "target_storage_option", "The same, for the target, if not those of a source like it."
 )
-codec = click.option("--codec", type=click.Choice(get_args(CodecName)), default="auto")
+codec = click.option(
+    "--codec",
+    type=click.Choice(get_args(CodecName)),
+    default="auto",
+    help="Which codec decodes. Default: TFRECORD_IO_CODEC, else the native one if it was built.",
+)
 limits = click.option(
     "--limit",
     "limits",
@@ -347,7 +352,7 @@ writing = together(
         help="Columns that become key=value folders.",
     ),
     saving,
-    click.option("--compression-level", type=int),
+    click.option("--compression-level", type=int, help="Default: that of the compression."),
     click.option(
         "--max-records-per-file",
         type=click.IntRange(min=1),
