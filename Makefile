@@ -50,6 +50,14 @@ PYTORCH := $(VENV)-pytorch-2.15.0
 test-pytorch: $(KERNEL) $(PYTORCH) ## Run the tests that need PyTorch, after getting it: 5 GB
 	@PYTHONPATH=$(PYTORCH) $(BIN)/python -m pytest -n 2 tests/test_batches.py tests/interop/test_pytorch_guide.py
 
+# Nobody else tells whether the lower bounds in pyproject.toml are true.
+OLDEST := $(VENV)-oldest
+OLDEST_MADE := $(OLDEST)/.made-$(call hash,/dev/null)
+
+.PHONY: test-oldest
+test-oldest: $(KERNEL) $(HDFS) $(OLDEST_MADE) ## Run the tests with the oldest versions that are allowed
+	@$(OLDEST)/bin/python -m pytest -n 2
+
 .PHONY: check
 check: check-python check-rust ## Run linters, type checkers and the kernel's own tests
 
@@ -75,7 +83,7 @@ bench: $(KERNEL) ## Measure against other TFRecord libraries
 
 .PHONY: clean
 clean: ## Remove all that was made here
-	rm -rf $(VENV) $(VENV)-pytorch-* $(VENV)-bench-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-pytorch-* $(VENV)-bench-* .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	rm -rf build dist demo *.egg-info benchmarks/data $(CRATE)/target tfrecord_io/_native*.so
 	find tfrecord_io tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -85,6 +93,15 @@ $(ENVIRONMENT):
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) setuptools setuptools-rust
 	@$(PIP) --editable '.[test]'
+	@touch $@
+
+$(OLDEST_MADE):
+	@echo "Making an environment of the oldest versions in $(OLDEST): some minutes, once ..."
+	@rm -rf $(OLDEST)
+	@$(PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet 'uv>=0.9,<1'
+	@$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
+		--requirements pyproject.toml --extra test
 	@touch $@
 
 $(PYTORCH):
