@@ -101,7 +101,7 @@ $(OLDEST_MADE):
 	@$(PYTHON) -m venv $(OLDEST)
 	@$(OLDEST)/bin/python -m pip install --quiet 'uv>=0.9,<1'
 	@$(OLDEST)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct \
-		--requirements pyproject.toml --extra test
+		--requirements pyproject.toml --extra test 'setuptools>=77' 'setuptools-rust>=1.12'
 	@touch $@
 
 $(PYTORCH):
