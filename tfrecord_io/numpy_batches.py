@@ -138,7 +138,17 @@ class Epoch(Iterator[dict[str, Any]]):
 
     def __init__(self, batches: Batches, epoch: int) -> None:
         self._batches = batches
-        self._begin(epoch, batches._stream.seed, 0)
+        stream = batches._stream
+        # Made once: a StatefulDataLoader asks for the state behind each batch.
+        self._kind = {
+            "batch_size": stream.batch_size,
+            "shuffle": stream.shuffled_rows,
+            "shard": list(stream.shard),
+            "filters": str(stream.plan.filter),
+            "pieces": len(stream.plan.tasks),
+            "bytes": sum(task.bytes for task in stream.plan.tasks),
+        }
+        self._begin(epoch, stream.seed, 0)
 
     def _begin(self, epoch: int, seed: int, given: int) -> None:
         self._epoch, self._seed, self._given = epoch, seed, given
@@ -161,7 +171,7 @@ class Epoch(Iterator[dict[str, Any]]):
         dict
             Seed and epoch are in it, and what must be the same where it is loaded.
         """
-        return {"epoch": self._epoch, "seed": self._seed, "given": self._given, **self._kind()}
+        return {"epoch": self._epoch, "seed": self._seed, "given": self._given, **self._kind}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on behind the batches that another iterator gave; the next epoch is the one after its.
@@ -178,7 +188,7 @@ class Epoch(Iterator[dict[str, Any]]):
         OptionError
             The state is of other batches.
         """
-        for name, value in self._kind().items():
+        for name, value in self._kind.items():
             if name not in state or state[name] != value:
                 raise OptionError(
                     f"the state is of batches with {name} {state.get(name)!r}, and here it is "
@@ -187,17 +197,6 @@ class Epoch(Iterator[dict[str, Any]]):
         self.close()
         self._batches.set_epoch(state["epoch"] + 1)
         self._begin(state["epoch"], state["seed"], state["given"])
-
-    def _kind(self) -> dict[str, Any]:
-        stream = self._batches._stream
-        return {
-            "batch_size": stream.batch_size,
-            "shuffle": stream.shuffled_rows,
-            "shard": list(stream.shard),
-            "filters": str(stream.plan.filter),
-            "pieces": len(stream.plan.tasks),
-            "bytes": sum(task.bytes for task in stream.plan.tasks),
-        }
 
 
 _Convert = Callable[[Any, TensorColumn], Any]
