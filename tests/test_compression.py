@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 import pytest
@@ -200,6 +201,20 @@ class TestRoundTrip:
         for step in (997, 65_536, 262_144, 300_000):
             assert squeeze(compression, MIXED, step) == whole
 
+    def test_threads_do_not_change_the_bytes(self, compression):
+        data = MIXED * 4
+        calls = []
+        with ThreadPoolExecutor(4) as pool:
+
+            def map_pieces(call, pieces, *more):
+                calls.append(len(pieces))
+                return pool.map(call, pieces, *more)
+
+            stream = compressor(compression, None, map_pieces)
+            found = stream.compress(data) + stream.flush()
+        assert found == squeeze(compression, data)
+        assert calls[0] > 1
+
     def test_buffers_are_taken(self, compression):
         stream = compressor(compression)
         data = stream.compress(pa.py_buffer(b"abc")) + stream.compress(memoryview(b"def"))
@@ -245,6 +260,23 @@ def test_flipped_bits_are_found(compression):
     data[len(data) // 2] ^= 1
     with pytest.raises(CompressionError, match=r"damaged|ends early"):
         unpack(compression, bytes(data))
+
+
+@pytest.mark.parametrize("level", [0, 1, 6, 9])
+@pytest.mark.parametrize("compression", ["gzip", "deflate"])
+def test_deflate_in_pieces_is_one_stream_of_the_usual_size(compression, level):
+    data = (RANDOM + b"some text, some more " * 20_000) * 5
+    squeezed = squeeze(compression, data, level=level)
+    stream = zlib.decompressobj(47)
+    assert stream.decompress(squeezed) == data
+    assert stream.eof
+    assert stream.unused_data == b""
+    bits = {"gzip": 31, "deflate": 15}[compression]
+    usual = zlib.compressobj(level, zlib.DEFLATED, bits)
+    expected = usual.compress(data) + usual.flush()
+    assert squeezed[:2] == expected[:2]
+    # The whole run repeats itself only beyond the 32 KiB that deflate looks back.
+    assert len(squeezed) < len(expected) * 1.001 + 100
 
 
 @pytest.mark.parametrize("compression", ["gzip", "deflate"])

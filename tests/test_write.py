@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import itertools
 import pickle
+import random
 import re
 import resource
 import signal
@@ -126,6 +129,27 @@ def test_only_rows_schema_and_options_decide(tmp_path: Path, source: str, thread
     write_table(TABLE, tmp_path / "expected", threads=1, **options)
     write_table(SOURCES[source](TABLE), tmp_path / "found", threads=threads, **options)
     assert tree(tmp_path / "found") == tree(tmp_path / "expected")
+
+
+def test_threads_compress_one_file_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"v": [random.Random(n).randbytes(10_000) for n in range(300)]})
+    write_table(table, tmp_path / "expected", compression="bzip2", threads=1)
+    together = threading.Barrier(2, timeout=60)
+    pieces = itertools.count()
+    original = bz2.compress
+
+    def compress(*arguments: Any) -> bytes:
+        if next(pieces) < 2:
+            together.wait()
+        return original(*arguments)
+
+    monkeypatch.setattr(bz2, "compress", compress)
+    write_table(table, tmp_path / "found", compression="bzip2", threads=2)
+    assert tree(tmp_path / "found") == tree(tmp_path / "expected")
+    (data,) = data_files(tmp_path / "found").values()
+    assert len(bz2.decompress(data)) > 3_000_000
 
 
 def test_pandas_frames(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.arrow_views import without_dictionary_views
+from tfrecord_io.compression import Map
 from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, SchemaMismatchError
 from tfrecord_io.file_staging import note_path
 from tfrecord_io.layout import format_part_path, format_segments
@@ -41,6 +42,7 @@ def write_task(
     batches: Iterable[pa.RecordBatch | pa.Table],
     *,
     row_offset: int = 0,
+    map_pieces: Map = map,
 ) -> TaskCommit:
     """Stage the part files of one task.
 
@@ -54,6 +56,9 @@ def write_task(
         The task's rows, with the columns of the job's schema in any order.
     row_offset : int
         Number of the task's first row, for errors.
+    map_pieces : callable
+        Compresses pieces of TFRecord files, as `map` does or on several threads; what is written
+        does not depend on it.
 
     Returns
     -------
@@ -67,7 +72,7 @@ def write_task(
     CommitError
         The job was aborted meanwhile.
     """
-    attempt = _Attempt(job, task_index)
+    attempt = _Attempt(job, task_index, map_pieces)
     rows = row_offset
     try:
         for batch in () if job.skip else _record_batches(batches):
@@ -115,14 +120,14 @@ class _Folder:
 class _Attempt:
     """One attempt at one task."""
 
-    def __init__(self, job: WriteJob, task_index: int) -> None:
+    def __init__(self, job: WriteJob, task_index: int, map_pieces: Map) -> None:
         self._job = job
         self._task_index = task_index
         self._storage, self._root = open_storage(job.url, job.storage_options)
         self._name = f"{task_index:05d}-{secrets.token_hex(4)}"
         self._job_folder = Staging(self._storage, self._root).job_folder(job.job_id)
         self._folder = f"{self._job_folder}/{self._name}"
-        self._format = file_format(job)
+        self._format = file_format(job, map_pieces)
         self._data_names = job.data_schema.names
         self._folders: dict[str, _Folder] = {}
         self._files: list[StagedFile] = []

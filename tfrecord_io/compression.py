@@ -5,13 +5,16 @@ its fitting CRC for uncompressed, since the bytes of a length may look like the 
 or zlib.
 
 What a `Compressor` gives depends on the bytes, the compression and the level alone, never on how
-the bytes were cut into calls: input is gathered into pieces of a fixed size before a library sees
-it. gzip headers hold no name, no time and no operating system.
+the bytes were cut into calls, nor on the threads that compress: input is gathered into pieces of a
+fixed size, and each is compressed by itself, so that a stream keeps little in memory.
 
-- gzip, deflate (zlib's format) and bzip2 come from the standard library: one member.
-- zstd comes from pyarrow, which every installation has: one frame for every 4 MiB, so that memory
-  is bounded, frames carry their size, and a level can be given (pyarrow's streaming compressor
-  takes none).
+- gzip and deflate (zlib's format) come from the standard library: one member, whose pieces end on a
+  byte and have what stands before them as their dictionary, so that they cost no room (as pigz does
+  it). gzip headers hold no name, no time and no operating system.
+- bzip2 comes from the standard library: a stream for what one of its blocks can hold (as pbzip2
+  does it).
+- zstd comes from pyarrow, which every installation has: frames that carry their size, and a level
+  can be given (pyarrow's streaming compressor takes none).
 - snappy and lz4 are pyarrow's raw codecs in Hadoop's block framing, which is what Hadoop and Spark
   write: blocks of big-endian u32 uncompressed length, then chunks of big-endian u32 compressed
   length and data.
@@ -24,9 +27,9 @@ from __future__ import annotations
 import bz2
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol, TypeAlias, cast
 
 import crc32c
 import pyarrow as pa
@@ -34,6 +37,9 @@ import pyarrow as pa
 from tfrecord_io.errors import OptionError
 
 Compression = Literal["gzip", "deflate", "bzip2", "zstd", "snappy", "lz4"]
+
+#: Calls with the items of iterables as `map` does, in order; perhaps on several threads.
+Map: TypeAlias = Callable[..., Iterable[bytes]]
 
 #: Bytes of a file that `detect` wants to see.
 HEAD_BYTES = 512
@@ -80,8 +86,14 @@ _LEVELS: dict[str, tuple[int, int, int]] = {
     "zstd": (1, 22, 3),
 }
 
-_PIECE_BYTES = 256 * 1024
-_ZSTD_FRAME_BYTES = 4 * 1024 * 1024
+_PIECE_BYTES = 512 * 1024
+
+# What the library leaves free of a block.
+_BZIP2_RESERVED = 19
+
+# RFC 1952: deflate, no flags, no time, no hint, no operating system: the same on every machine,
+# unlike zlib's own.
+_GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 # The largest chunks that Hadoop's BlockCompressorStream makes of its default buffer of 256 KiB; its
 # readers have room for no larger ones.
@@ -221,7 +233,9 @@ def check_level(compression: Compression | None, level: int | None) -> int | Non
     return level
 
 
-def compressor(compression: Compression, level: int | None = None) -> Compressor:
+def compressor(
+    compression: Compression, level: int | None = None, map_pieces: Map = map
+) -> Compressor:
     """Return a stream that compresses.
 
     Parameters
@@ -230,6 +244,8 @@ def compressor(compression: Compression, level: int | None = None) -> Compressor
         What to compress with.
     level : int, optional
         gzip and deflate: 0 to 9 (6); bzip2: 1 to 9 (9); zstd: 1 to 22 (3); the others: none.
+    map_pieces : callable
+        Compresses the pieces of one call; by default one after the other.
 
     Raises
     ------
@@ -237,16 +253,22 @@ def compressor(compression: Compression, level: int | None = None) -> Compressor
         A level that this compression does not have.
     """
     level = check_level(compression, level)
-    if compression == "gzip":
-        return _Pieces(_PIECE_BYTES, _Gzip(cast("int", level)))
-    if compression == "deflate":
-        return _Pieces(_PIECE_BYTES, zlib.compressobj(cast("int", level)))
+    if compression in ("gzip", "deflate"):
+        level = cast("int", level)
+        if compression == "gzip":
+            stream = _Deflate(level, _GZIP_HEAD, zlib.crc32, _gzip_tail, map_pieces)
+        else:
+            head = zlib.compress(b"", level)[:2]
+            stream = _Deflate(level, head, zlib.adler32, _zlib_tail, map_pieces)
+        return _Pieces(_PIECE_BYTES, stream)
     if compression == "bzip2":
-        return _Pieces(_PIECE_BYTES, bz2.BZ2Compressor(cast("int", level)))
+        level = cast("int", level)
+        streams = _Independent(lambda piece: bz2.compress(piece, level), map_pieces)
+        return _Pieces(level * 100_000 - _BZIP2_RESERVED, streams, empty=True)
     if compression == "zstd":
         codec = pa.Codec("zstd", compression_level=level)
-        frame = _Independent(lambda piece: codec.compress(piece, asbytes=True))
-        return _Pieces(_ZSTD_FRAME_BYTES, frame, empty=True)
+        frame = _Independent(lambda piece: codec.compress(piece, asbytes=True), map_pieces)
+        return _Pieces(_PIECE_BYTES, frame, empty=True)
     chunk_bytes = _SNAPPY_CHUNK_BYTES if compression == "snappy" else _LZ4_CHUNK_BYTES
     raw = pa.Codec("snappy" if compression == "snappy" else "lz4_raw")
 
@@ -254,11 +276,11 @@ def compressor(compression: Compression, level: int | None = None) -> Compressor
         data = raw.compress(piece, asbytes=True)
         return struct.pack(">II", len(piece), len(data)) + cast("bytes", data)
 
-    return _Pieces(chunk_bytes, _Independent(block))
+    return _Pieces(chunk_bytes, _Independent(block, map_pieces))
 
 
 class _Sink(Protocol):
-    def compress(self, piece: memoryview, /) -> bytes: ...
+    def compress(self, pieces: Sequence[memoryview], /) -> bytes: ...
     def flush(self) -> bytes: ...
 
 
@@ -282,51 +304,100 @@ class _Pieces:
             self._waiting += view[:at]
             if len(self._waiting) < size:
                 return b""
-            ready.append(self._sink.compress(memoryview(self._waiting)))
+            ready.append(memoryview(self._waiting))
             self._waiting = bytearray()
-            self._empty = False
         while at + size <= len(view):
-            ready.append(self._sink.compress(view[at : at + size]))
+            ready.append(view[at : at + size])
             at += size
-            self._empty = False
         self._waiting += view[at:]
-        return b"".join(ready)
+        if not ready:
+            return b""
+        self._empty = False
+        return self._sink.compress(ready)
 
     def flush(self) -> bytes:
         last = b""
         if self._waiting or self._empty:
-            last = self._sink.compress(memoryview(self._waiting))
+            last = self._sink.compress([memoryview(self._waiting)])
             self._waiting = bytearray()
             self._empty = False
         return last + self._sink.flush()
 
 
 class _Independent:
-    """Compresses every piece by itself."""
+    """Pieces that know nothing of each other."""
 
-    def __init__(self, compress: Callable[[memoryview], bytes]) -> None:
-        self.compress = compress
+    def __init__(self, compress: Callable[[memoryview], bytes], map_pieces: Map) -> None:
+        self._compress = compress
+        self._map = map_pieces
+
+    def compress(self, pieces: Sequence[memoryview]) -> bytes:
+        return b"".join(self._map(self._compress, pieces))
 
     def flush(self) -> bytes:
         return b""
 
 
-class _Gzip:
-    """One gzip member (RFC 1952) whose header is the same on every machine, unlike zlib's own."""
+class _Deflate:
+    """One stream of deflate (RFC 1951) between a head and a tail.
 
-    def __init__(self, level: int) -> None:
-        # No flags, no time, no hint, operating system unknown.
-        self._head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
-        self._raw = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-        self._crc = 0
+    Parameters
+    ----------
+    level : int
+        Of zlib.
+    head : bytes
+        What stands before it.
+    checksum : callable
+        `zlib.crc32` or `zlib.adler32`.
+    tail : callable
+        Gives what stands behind it, of the checksum and the number of all bytes.
+    map_pieces : callable
+        See `compressor`.
+    """
+
+    #: What a copy can go back to.
+    _WINDOW_BYTES = 32 * 1024
+
+    def __init__(
+        self,
+        level: int,
+        head: bytes,
+        checksum: Callable[..., int],
+        tail: Callable[[int, int], bytes],
+        map_pieces: Map,
+    ) -> None:
+        self._level = level
+        self._head = head
+        self._checksum = checksum
+        self._tail = tail
+        self._map = map_pieces
+        self._before = b""
+        self._sum = checksum(b"")
         self._size = 0
 
-    def compress(self, piece: memoryview) -> bytes:
-        self._crc = zlib.crc32(piece, self._crc)
-        self._size += len(piece)
+    def compress(self, pieces: Sequence[memoryview]) -> bytes:
+        for piece in pieces:
+            self._sum = self._checksum(piece, self._sum)
+            self._size += len(piece)
+        ends = [bytes(piece[-self._WINDOW_BYTES :]) for piece in pieces]
+        befores = [self._before, *ends[:-1]]
+        self._before = ends[-1]
         head, self._head = self._head, b""
-        return head + self._raw.compress(piece)
+        return b"".join((head, *self._map(self._piece, pieces, befores)))
+
+    def _piece(self, piece: memoryview, before: bytes) -> bytes:
+        stream = zlib.compressobj(self._level, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=before)
+        # Ends on a byte, with an empty block.
+        return stream.compress(piece) + stream.flush(zlib.Z_SYNC_FLUSH)
 
     def flush(self) -> bytes:
-        head, self._head = self._head, b""
-        return head + self._raw.flush() + struct.pack("<II", self._crc, self._size & 0xFFFFFFFF)
+        last_block = b"\x03\x00"
+        return self._head + last_block + self._tail(self._sum, self._size)
+
+
+def _gzip_tail(crc: int, size: int) -> bytes:
+    return struct.pack("<II", crc, size & 0xFFFFFFFF)
+
+
+def _zlib_tail(adler: int, _: int) -> bytes:
+    return struct.pack(">I", adler)

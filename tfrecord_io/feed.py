@@ -7,15 +7,17 @@ row and reads its queue to the end, so the oldest task always gets on and nothin
 
 from __future__ import annotations
 
+import functools
 import queue
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
 
 from tfrecord_io.attempt import write_task
+from tfrecord_io.compression import Map
 from tfrecord_io.errors import CommitError
 from tfrecord_io.plan import TaskCommit, WriteJob
 
@@ -94,7 +96,7 @@ class Feeder:
     rows_per_task : int
         Rows of each task but the last.
     threads : int
-        Tasks written at once.
+        Tasks written at once, and threads that compress for all of them.
     is_in_memory : bool
         Whether all rows are in memory anyway, so that there is nothing to bound.
     """
@@ -114,14 +116,19 @@ class Feeder:
         no task runs any more.
         """
         futures: list[Future[TaskCommit]] = []
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="tfrecord-io-write") as pool:
-            self._feed(batches, pool, futures)
+        with (
+            ThreadPoolExecutor(self._threads, "tfrecord-io-compress") as pieces,
+            ThreadPoolExecutor(self._threads, "tfrecord-io-write") as pool,
+        ):
+            self._feed(
+                batches, functools.partial(self._begin_task, pool, pieces.map, futures), futures
+            )
         return [future.result() for future in futures]
 
     def _feed(
         self,
         batches: Iterable[pa.RecordBatch],
-        pool: ThreadPoolExecutor,
+        begin_task: Callable[[_TaskRows], None],
         futures: list[Future[TaskCommit]],
     ) -> None:
         rows: _TaskRows | None = None
@@ -133,7 +140,7 @@ class Feeder:
                     if rows is None:
                         # Known before its task begins, which waits for its end whatever happens.
                         rows, room = _TaskRows(self._budget), self._rows_per_task
-                        self._begin_task(pool, futures, rows)
+                        begin_task(rows)
                     part = batch.slice(start, room)
                     if not rows.put(part):
                         rows.cancel()
@@ -157,11 +164,20 @@ class Feeder:
             raise
 
     def _begin_task(
-        self, pool: ThreadPoolExecutor, futures: list[Future[TaskCommit]], rows: _TaskRows
+        self,
+        pool: ThreadPoolExecutor,
+        map_pieces: Map,
+        futures: list[Future[TaskCommit]],
+        rows: _TaskRows,
     ) -> None:
         index = len(futures)
         future = pool.submit(
-            write_task, self._job, index, rows, row_offset=index * self._rows_per_task
+            write_task,
+            self._job,
+            index,
+            rows,
+            row_offset=index * self._rows_per_task,
+            map_pieces=map_pieces,
         )
         future.add_done_callback(self._stop_on_failure)
         futures.append(future)

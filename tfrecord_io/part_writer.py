@@ -14,7 +14,7 @@ import pyarrow as pa
 from tfrecord_io.cast import ToWire
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import BatchEncoder
-from tfrecord_io.compression import Compression, Compressor, compressor, suffix
+from tfrecord_io.compression import Compression, Compressor, Map, compressor, suffix
 from tfrecord_io.options import SPLIT_BYTES
 from tfrecord_io.plan import WriteJob
 from tfrecord_io.schema import wire_schema
@@ -67,10 +67,10 @@ class FileFormat(Protocol):
         """Begin a file."""
 
 
-def file_format(job: WriteJob) -> FileFormat:
-    """Return the format that a job writes."""
+def file_format(job: WriteJob, map_pieces: Map = map) -> FileFormat:
+    """Return the format that a job writes; for `map_pieces` see `attempt.write_task`."""
     if job.file_format == "tfrecord":
-        return TFRecordFormat(job)
+        return TFRecordFormat(job, map_pieces)
     # Loaded on demand: most writes need no other format.
     from tfrecord_io.formats.writing import OtherFormat
 
@@ -110,8 +110,9 @@ def check_file_format(
 class TFRecordFormat:
     """TFRecord files, compressed or not."""
 
-    def __init__(self, job: WriteJob) -> None:
+    def __init__(self, job: WriteJob, map_pieces: Map) -> None:
         self._job = job
+        self._map_pieces = map_pieces
         self._to_wire = ToWire(job.data_schema, float64=job.float64)
         wire = wire_schema(job.data_schema, reading=False)
         self._encoder = get_codec(job.codec).encoder(wire, job.record_type)
@@ -128,7 +129,7 @@ class TFRecordFormat:
         job = self._job
         if job.compression is None:
             return _PlainWriter(sink, self._encoder)
-        stream = compressor(job.compression, job.compression_level)
+        stream = compressor(job.compression, job.compression_level, self._map_pieces)
         return _CompressedWriter(sink, self._encoder, stream)
 
 

@@ -302,8 +302,8 @@ def write_table(
     float64, codec, storage_options, empty_partition
         See `plan_write`.
     threads : int, optional
-        How many tasks are written at once; by default one for each core that this process may use,
-        and at least four to a remote store.
+        How many tasks are written at once, and how many threads compress, even a single file; by
+        default one for each core that this process may use, and at least four to a remote store.
 
     Returns
     -------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import random
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ def test_sequence_examples_of_ours(tf: Any, tmp_path: Path, compression: str | N
 
 
 def test_byte_arrays_of_ours(tf: Any, tmp_path: Path) -> None:
-    records = [b"", b"one", b"\xff" * 1000]
+    # More than is compressed at once.
+    records = [b"", b"one", b"\xff" * 1000, random.Random(3).randbytes(2_000_000)]
     table = pa.table({"byteArray": records})
     tfr.write_table(table, tmp_path / "data", record_type="ByteArray", compression="gzip")
     dataset = tf.data.TFRecordDataset(files_of(tmp_path / "data"), compression_type="GZIP")

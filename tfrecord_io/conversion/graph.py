@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,7 +60,7 @@ class Shared:
     source : SourcePlan
         The read; without pieces.
     threads : int
-        How many decode one TFRecord file.
+        How many decode one TFRecord file, and compress what is written of it.
     """
 
     job: WriteJob
@@ -83,9 +84,12 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
 
     row = pieces[0].row if len(pieces) == 1 and shared.source.scan.filter is None else 0
     try:
-        # Closed also while an error is kept, whose traceback leads to them.
-        with contextlib.closing(batches()) as rows:
-            commit = write_task(shared.job, task_index, rows, row_offset=row)
+        with (
+            ThreadPoolExecutor(shared.threads, "tfrecord-io-compress") as pool,
+            # Closed also while an error is kept, whose traceback leads to them.
+            contextlib.closing(batches()) as rows,
+        ):
+            commit = write_task(shared.job, task_index, rows, row_offset=row, map_pieces=pool.map)
     except EncodeError as error:
         if error.path is None and reading.piece is not None:
             error.path = reading.piece.task.file.url
