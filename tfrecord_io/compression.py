@@ -265,16 +265,20 @@ def compressor(
         level = cast("int", level)
         streams = _Independent(lambda piece: bz2.compress(piece, level), map_pieces)
         return _Pieces(level * 100_000 - _BZIP2_RESERVED, streams, empty=True)
+    # A codec for each piece: that several threads may use one, Arrow does not say.
     if compression == "zstd":
-        codec = pa.Codec("zstd", compression_level=level)
-        frame = _Independent(lambda piece: codec.compress(piece, asbytes=True), map_pieces)
-        return _Pieces(_PIECE_BYTES, frame, empty=True)
-    chunk_bytes = _SNAPPY_CHUNK_BYTES if compression == "snappy" else _LZ4_CHUNK_BYTES
-    raw = pa.Codec("snappy" if compression == "snappy" else "lz4_raw")
 
-    def block(piece: memoryview | bytes) -> bytes:
-        data = raw.compress(piece, asbytes=True)
-        return struct.pack(">II", len(piece), len(data)) + cast("bytes", data)
+        def frame(piece: memoryview) -> bytes:
+            codec = pa.Codec("zstd", compression_level=level)
+            return cast("bytes", codec.compress(piece, asbytes=True))
+
+        return _Pieces(_PIECE_BYTES, _Independent(frame, map_pieces), empty=True)
+    chunk_bytes = _SNAPPY_CHUNK_BYTES if compression == "snappy" else _LZ4_CHUNK_BYTES
+    raw = "snappy" if compression == "snappy" else "lz4_raw"
+
+    def block(piece: memoryview) -> bytes:
+        data = cast("bytes", pa.Codec(raw).compress(piece, asbytes=True))
+        return struct.pack(">II", len(piece), len(data)) + data
 
     return _Pieces(chunk_bytes, _Independent(block, map_pieces))
 
