@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from workloads import DATA, VERSION, Column, Lists, Values, Workload, find_workload, repeat_file
+from workloads import (
+    COMPRESSED,
+    DATA,
+    VERSION,
+    Column,
+    Lists,
+    Values,
+    Workload,
+    find_workload,
+    repeat_file,
+)
 
 
 def feature(column: Column, values: Any) -> tf.train.Feature:
@@ -61,11 +71,22 @@ def rows(workload: Workload) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(_rows(values[c.name]) for c in workload.columns), strict=True)
 
 
-def write(workload: Workload, path: Path, table: Iterator[tuple[Any, ...]]) -> None:
+def write(
+    workload: Workload, path: Path, table: Iterator[tuple[Any, ...]], compression: str = ""
+) -> None:
     """Write rows to a file of TFRecords."""
-    with tf.io.TFRecordWriter(str(path)) as writer:
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
         for row in table:
             writer.write(message(workload, row).SerializeToString())
+
+
+def compress(source: Path, target: Path) -> None:
+    """Write the records of a file as a compressed one."""
+    part = target.with_suffix(".part")
+    with tf.io.TFRecordWriter(str(part), "GZIP") as writer:
+        for record in tf.data.TFRecordDataset(str(source)).as_numpy_iterator():
+            writer.write(record)
+    part.replace(target)
 
 
 def _make(workload: Workload) -> None:
@@ -78,6 +99,7 @@ def _make(workload: Workload) -> None:
     stamp.unlink(missing_ok=True)
     for stale in DATA.glob(f"{workload.path.stem}.x*.tfrecord"):
         stale.unlink()
+    workload.gzip_path.unlink(missing_ok=True)
     print(f"writing {workload.name}, {workload.rows:,} rows", flush=True)
     write(workload, workload.path, rows(workload))
     stamp.write_text(json.dumps({**wanted, "bytes": workload.path.stat().st_size}))
@@ -97,6 +119,8 @@ def _main() -> None:
         large = workload.large_path
         if not large.exists() or large.stat().st_size != size:
             repeat_file(workload.path, large, workload.large_repeats)
+        if name == COMPRESSED and not workload.gzip_path.exists():
+            compress(workload.path, workload.gzip_path)
 
 
 if __name__ == "__main__":

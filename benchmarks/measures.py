@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from workloads import COMPRESSED
+
 #: A worker's name (see `PEERS`) and one of its cases.
 Run: TypeAlias = tuple[str, str]
 
@@ -40,7 +42,7 @@ PEERS: dict[str, Peer] = {
 }
 
 #: So slow, and so steady, that two rounds are enough.
-SLOW: frozenset[Run] = frozenset({("pypi", "read"), ("tf", "write")})
+SLOW: frozenset[Run] = frozenset({("pypi", "read"), ("tf", "write"), ("tf", "write_gzip")})
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,13 @@ def measures(workload: str) -> tuple[Measure, ...]:
         Measure("encode", ("ours", "encode"), encode, _ENCODE.get(workload)),
         Measure("write_table", ("ours", "write_table"), ("tf", "write")),
     ]
+    if workload == COMPRESSED:
+        one, two = (("ours, two cores", f"write_table_gzip_{name}") for name in ("one", "two"))
+        out += [
+            Measure("read_table, gzip", ("ours", "read_table_gzip"), ("tf", "parse_gzip")),
+            Measure("write_table, gzip", ("ours", "write_table_gzip_one"), ("tf", "write_gzip")),
+            Measure("write_table, gzip, 2 threads", two, one),
+        ]
     for case, target in (("read_table", _TWO_THREADS), ("scan", _TWO_THREADS), ("copy", None)):
         two, one = (("ours, two cores", f"{case}_{threads}") for threads in (2, 1))
         out.append(Measure(f"{case}, 2 threads", two, one, target))
@@ -139,7 +148,8 @@ def against_title(run: Run) -> str:
         return case
     if peer == "ours, two cores":
         return "1 thread"
-    return {"parse": "tf.data", "write": "tf.train"}.get(case, PEERS[peer].title)
+    titles = {"parse": "tf.data", "write": "tf.train"}
+    return titles.get(case.removesuffix("_gzip"), PEERS[peer].title)
 
 
 def runs(workload: str) -> list[Run]:

@@ -23,6 +23,9 @@ CHUNK_ROWS = 5_000
 
 DATA = Path(__file__).parent / "data"
 
+#: The workload that is measured compressed, too: with gzip, as most compressed TFRecord files are.
+COMPRESSED = "ctr"
+
 Kind = Literal["int64", "float", "bytes"]
 Shape = Literal["one", "fixed", "ragged", "steps"]
 
@@ -109,6 +112,11 @@ class Workload:
     def path(self) -> Path:
         """The file with all rows."""
         return DATA / f"{self.name}-{self.rows}.tfrecord"
+
+    @property
+    def gzip_path(self) -> Path:
+        """The file with all rows, compressed."""
+        return self.path.with_suffix(".tfrecord.gz")
 
     @property
     def large_repeats(self) -> int:

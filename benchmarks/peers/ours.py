@@ -128,8 +128,12 @@ class _Encoding:
 class _Writing:
     """A table to a data set: part file, manifest, and all that a commit does."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(
+        self, workload: Workload, compression: str | None = None, threads: int = 1
+    ) -> None:
         self._workload = workload
+        self._compression = compression
+        self._threads = threads
         self._target = DATA / f"{workload.name}-written"
 
     @functools.cached_property
@@ -138,14 +142,21 @@ class _Writing:
 
     def run(self) -> None:
         shutil.rmtree(self._target, ignore_errors=True)
-        write_table(self._table, self._target, record_type=self._workload.record_type, threads=1)
+        write_table(
+            self._table,
+            self._target,
+            record_type=self._workload.record_type,
+            compression=self._compression,
+            threads=self._threads,
+        )
 
     def check(self) -> Checked:
         self.run()
         read = read_table(self._target, record_type=self._workload.record_type)
         out = _check(self._workload, read.to_batches())
-        parts = sum(part.stat().st_size for part in Path(self._target).glob("part-*"))
-        out.payload_bytes = parts - 16 * out.rows
+        if self._compression is None:
+            parts = sum(part.stat().st_size for part in Path(self._target).glob("part-*"))
+            out.payload_bytes = parts - 16 * out.rows
         shutil.rmtree(self._target)
         return out
 
@@ -164,15 +175,20 @@ def cases(workload: Workload) -> dict[str, Case]:
     size = data.size
     type_ = workload.record_type
 
+    def reading(path: Path, schema: pa.Schema) -> Case:
+        table = functools.partial(read_table, path, schema=schema, record_type=type_, threads=1)
+        return Case(table, lambda: _check(workload, table().to_batches()), size)
+
     def tables(schema: pa.Schema) -> dict[str, Case]:
         codec = functools.partial(_decode, workload, schema, data)
-        table = functools.partial(
-            read_table, workload.path, schema=schema, record_type=type_, threads=1
-        )
         return {
             "decode": Case(codec, lambda: _check(workload, codec().to_batches()), size),
-            "read_table": Case(table, lambda: _check(workload, table().to_batches()), size),
+            "read_table": reading(workload.path, schema),
         }
+
+    def writing(compression: str | None, threads: int) -> Case:
+        found = _Writing(workload, compression, threads)
+        return Case(found.run, found.check, size)
 
     def infer_checked(names: Callable[[], list[str]]) -> Checked:
         if sorted(names()) != sorted(schema.names):
@@ -207,9 +223,12 @@ def cases(workload: Workload) -> dict[str, Case]:
     }
     two = pa.schema([schema.field(name) for name in workload.checked[:2]])
     out |= {f"{name}_two": case for name, case in tables(two).items()}
-    encoding, writing = _Encoding(workload), _Writing(workload)
+    encoding = _Encoding(workload)
     out["encode"] = Case(encoding.run, encoding.check, size)
-    out["write_table"] = Case(writing.run, writing.check, size)
+    out["write_table"] = writing(None, 1)
+    out["read_table_gzip"] = reading(workload.gzip_path, schema)
+    for threads, name in (1, "one"), (2, "two"):
+        out[f"write_table_gzip_{name}"] = writing("gzip", threads)
     large_data = np.frombuffer(pa.memory_map(str(workload.large_path)).read_buffer(), np.uint8)
     for threads in (1, 2):
         arguments = {"schema": schema, "record_type": type_, "threads": threads}

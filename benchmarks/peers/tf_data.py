@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from pathlib import Path
 from typing import Any
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -37,7 +38,7 @@ def _spec(column: Column) -> Any:
     return tf.io.RaggedFeature(dtype)
 
 
-def _dataset(workload: Workload) -> tf.data.Dataset:
+def _dataset(workload: Workload, path: Path, compression: str = "") -> tf.data.Dataset:
     single = {c.name: _spec(c) for c in workload.columns if c.shape != "steps"}
     steps = {c.name: _spec(c) for c in workload.columns if c.shape == "steps"}
 
@@ -50,7 +51,7 @@ def _dataset(workload: Workload) -> tf.data.Dataset:
     options = tf.data.Options()
     options.threading.private_threadpool_size = 1
     options.threading.max_intra_op_parallelism = 1
-    records = tf.data.TFRecordDataset(str(workload.path))
+    records = tf.data.TFRecordDataset(str(path), compression)
     return records.batch(_BATCH_ROWS).map(parse).with_options(options)
 
 
@@ -80,8 +81,9 @@ def _check(workload: Workload, dataset: tf.data.Dataset) -> Checked:
 class _Writing:
     """Rows of Python values to a file: an Example for each, made and written in a loop."""
 
-    def __init__(self, workload: Workload) -> None:
+    def __init__(self, workload: Workload, compression: str = "") -> None:
         self._workload = workload.head
+        self._compression = compression
         self._target = DATA / f"{workload.name}-written.tfrecord"
 
     @functools.cached_property
@@ -89,25 +91,31 @@ class _Writing:
         return list(generate.rows(self._workload))
 
     def run(self) -> None:
-        generate.write(self._workload, self._target, iter(self._rows))
+        generate.write(self._workload, self._target, iter(self._rows), self._compression)
 
     def check(self) -> Checked:
         self.run()
         out = expected(self._workload)  # What it writes is what all read.
-        out.payload_bytes = self._target.stat().st_size - 16 * out.rows
+        if not self._compression:
+            out.payload_bytes = self._target.stat().st_size - 16 * out.rows
         self._target.unlink()
         return out
 
 
 def cases(workload: Workload) -> dict[str, Case]:
     """Return what is measured of TensorFlow."""
-    dataset = _dataset(workload)
-    writing = _Writing(workload)
+    size, head_size = (one.path.stat().st_size for one in (workload, workload.head))
+
+    def reading(dataset: tf.data.Dataset) -> Case:
+        return Case(lambda: _read(dataset), lambda: _check(workload, dataset), size)
+
+    def writing(compression: str) -> Case:
+        found = _Writing(workload, compression)
+        return Case(found.run, found.check, head_size)
+
     return {
-        "parse": Case(
-            lambda: _read(dataset),
-            lambda: _check(workload, dataset),
-            workload.path.stat().st_size,
-        ),
-        "write": Case(writing.run, writing.check, workload.head.path.stat().st_size),
+        "parse": reading(_dataset(workload, workload.path)),
+        "parse_gzip": reading(_dataset(workload, workload.gzip_path, "GZIP")),
+        "write": writing(""),
+        "write_gzip": writing("GZIP"),
     }
