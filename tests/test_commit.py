@@ -981,6 +981,33 @@ def test_an_interrupt_while_publishing(
     assert [*root.glob(".*")] == []
 
 
+@pytest.mark.parametrize(("which", "expected"), [(1, "old"), (2, "old"), (3, "new")])
+def test_an_interrupt_behind_claim_turn_or_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int, expected: str
+) -> None:
+    """What is decided is done, also if the interrupt comes before the writer knows that it is."""
+    root = tmp_path / "ds"
+    write_old(root)
+    old = {*data_files(root)}
+    undisturbed = LocalStorage.create_exclusive
+    calls = 0
+
+    def interrupt(*args: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        done = undisturbed(*args)
+        if calls == which:
+            raise KeyboardInterrupt
+        return done
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, "create_exclusive", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            write_new(root, "overwrite")
+    assert {*data_files(root)} == (old if expected == "old" else {*NEW_FILES})
+    assert [*root.glob(".*")] == []
+
+
 def test_an_interrupt_before_the_commit_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from tests.support.frames import examples
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, feed, part_writer
+from tfrecord_io import attempt, feed, part_writer, write
 from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import (
@@ -627,6 +627,22 @@ def test_a_task_that_no_thread_could_be_started_for_waits_for_no_rows(tmp_path, 
     caller.join(20)
     assert found == ["can't start new thread"]
     assert not writing_threads()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_an_interrupt_when_the_job_is_set_up_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    undisturbed = write.replace
+
+    def interrupt(job: Any, **changes: Any) -> Any:
+        if "job_id" in changes:
+            raise KeyboardInterrupt
+        return undisturbed(job, **changes)
+
+    monkeypatch.setattr(write, "replace", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_table(TABLE, tmp_path / "new" / "t")
     assert [*tmp_path.iterdir()] == []
 
 

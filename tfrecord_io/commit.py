@@ -133,8 +133,12 @@ def _commit(
             "the target, or the next write to it, finishes it or removes what is left of it",
             path=staging.storage.url(staging.root),
         ) from error
-    except BaseException:
-        _gave_up(staging, job_id)
+    except BaseException as error:
+        # An interrupt may come when the record is there already.
+        if isinstance(error, KeyboardInterrupt) and _is_decided(staging, job_id):
+            _finish(staging, job_id, claim=0)
+        else:
+            _gave_up(staging, job_id)
         raise
     if not is_decided:
         _gave_up(staging, job_id)
@@ -471,13 +475,17 @@ def _decide(staging: Staging, job_id: str, plan: Callable[[], PlannedCommit | No
     return True
 
 
+def _is_decided(staging: Staging, job_id: str) -> bool | None:
+    """Return whether a job is decided, or None if the store does not say."""
+    try:
+        return staging.is_decided(job_id)
+    except OSError:
+        return None
+
+
 def _gave_up(staging: Staging, job_id: str) -> bool:
     """Roll a job back; if it was decided after all, or may be, leave its end to others."""
-    try:
-        is_decided = staging.is_decided(job_id)
-    except OSError:
-        is_decided = True
-    if is_decided:
+    if _is_decided(staging, job_id) is not False:
         _abandon(staging, job_id, claim=0)
         return False
     try:

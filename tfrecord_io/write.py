@@ -170,7 +170,13 @@ def plan_write(
                 return job
             if mode == "append":
                 job = replace(job, first_task_index=first_added_task(tree, manifest))
-    return replace(job, job_id=staging.set_up_job(owner_pid), skip=False)
+    job_id = staging.set_up_job(owner_pid)
+    try:
+        return replace(job, job_id=job_id, skip=False)
+    except BaseException:
+        # An interrupt: nobody else knows of the job.
+        staging.remove_job_quietly(job_id)
+        raise
 
 
 def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> tuple[str, ...]:

@@ -272,11 +272,18 @@ def convert(
     if job.skip:
         return _result(WriteResult(), reads, writes)
     if file is None:
-        return _result(_run(job, plan, scheduler, threads, progress), reads, writes)
-    job = replace(job, file=file.path)
-    with file.cleaned(job):
+        try:
+            commits = _staged(job, plan, scheduler, threads, progress)
+        except BaseException:
+            abort_job(job)
+            raise
+        return _result(commit_job(job, commits), reads, writes)
+    try:
+        job = replace(job, file=file.path)
         commits = _staged(job, plan, scheduler, threads, progress, is_one_task=True)
         return _result(file.publish(job, commits), reads, writes)
+    finally:
+        file.clean(job)
 
 
 def _result(written: WriteResult, reads: str, writes: str) -> ConvertResult:
@@ -287,21 +294,6 @@ def _result(written: WriteResult, reads: str, writes: str) -> ConvertResult:
         from_format=reads,
         to_format=writes,
     )
-
-
-def _run(
-    job: WriteJob,
-    plan: SourcePlan,
-    scheduler: Any,
-    threads: int | None,
-    progress: Callable[[ConvertProgress], None] | None,
-) -> WriteResult:
-    try:
-        commits = _staged(job, plan, scheduler, threads, progress)
-    except BaseException:
-        abort_job(job)
-        raise
-    return commit_job(job, commits)
 
 
 def _staged(

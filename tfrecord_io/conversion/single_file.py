@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,15 +136,11 @@ class FileTarget:
             if kept != made:
                 Path(local).chmod(kept)
 
-    @contextlib.contextmanager
-    def cleaned(self, job: WriteJob) -> Iterator[None]:
-        """Remove a job and the hidden folder in the end; what stays, the next write removes."""
-        try:
-            yield
-        finally:
-            Staging(self.storage, self.folder).remove_job_quietly(job.job_id)
-            with contextlib.suppress(OSError):
-                remove_hidden(self.storage, self.folder)
+    def clean(self, job: WriteJob) -> None:
+        """Remove a job and the hidden folder; what stays, the next write removes."""
+        Staging(self.storage, self.folder).remove_job_quietly(job.job_id)
+        with contextlib.suppress(OSError):
+            remove_hidden(self.storage, self.folder)
 
 
 def open_target(
