@@ -13,7 +13,12 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from tfrecord_io.compression import HEAD_BYTES, detect, from_suffix, normalize_compression
+from tfrecord_io.compression import (
+    HEAD_BYTES,
+    from_suffix,
+    normalize_compression,
+    starts_with_frame,
+)
 from tfrecord_io.errors import CorruptDataError, OptionError
 from tfrecord_io.formats import TFRECORD_SUFFIXES, format_names, get_format
 from tfrecord_io.formats.base import InputFile
@@ -95,15 +100,9 @@ def format_of_content(file: InputFile) -> str | None:
     # A compressed file that is damaged tells nothing.
     with contextlib.suppress(CorruptDataError), file.open_decompressed() as stream:
         head = stream.read(HEAD_BYTES)
-    if is_frame(head):
+    if starts_with_frame(head):
         return "tfrecord"
     return "jsonl" if head.lstrip()[:1] == b"{" else None
-
-
-def is_frame(head: bytes) -> bool:
-    """Return whether bytes start with a TFRecord frame's length and its fitting CRC."""
-    # Such bytes are plain whatever the name says; others with this name are not.
-    return len(head) >= 12 and detect(head, "x.snappy") is None
 
 
 def compression_of_target(path: str, asked: str | None, named: str | None) -> str | None:
