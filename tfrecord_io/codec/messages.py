@@ -146,7 +146,5 @@ FeatureLists = _message(f"{_TRAIN}.FeatureLists")
 Example = _message(f"{_TRAIN}.Example")
 SequenceExample = _message(f"{_TRAIN}.SequenceExample")
 
-WireFeatures = _message(f"{_WIRE}.Features")
-WireFeatureLists = _message(f"{_WIRE}.FeatureLists")
 WireExample = _message(f"{_WIRE}.Example")
 WireSequenceExample = _message(f"{_WIRE}.SequenceExample")
