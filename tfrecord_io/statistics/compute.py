@@ -26,7 +26,16 @@ from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice, function
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.read import plan_scan
 from tfrecord_io.read_files import Paths
-from tfrecord_io.schema import is_any_list, leaf_type, schema_to_json, storage_type, wire_schema
+from tfrecord_io.schema import (
+    is_any_list,
+    is_text,
+    leaf_type,
+    schema_to_json,
+    schema_without_views,
+    storage_type,
+    wire_schema,
+    with_leaf,
+)
 from tfrecord_io.statistics.result import (
     FeatureStatistics,
     FrequentValue,
@@ -266,8 +275,7 @@ class _Measure:
                 self._casts.append(target)
                 now = target
         # Text is checked when it is decoded; as bytes it is not checked again.
-        is_text = pat.is_string(leaf_type(now))
-        self._view = _with_leaf(now, pa.binary()) if is_text else None
+        self._view = with_leaf(now, pa.binary()) if is_text(leaf_type(now)) else None
 
     def __call__(self, array: pa.Array) -> pa.Array:
         if self._is_extension:
@@ -311,26 +319,12 @@ def _without_gaps(array: pa.Array) -> pa.Array:
 
 def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
     """Return the types to cast to, one after the other."""
-    wire = _plain_wire(t)
+    wire = schema_without_views(wire_schema(pa.schema([("", t)]), reading=True)).field(0).type
     leaf = leaf_type(t)
     if pat.is_date32(leaf) or pat.is_time32(leaf):
         # Arrow casts them to the int of their own size only.
-        return _with_leaf(wire, pa.int32()), wire
+        return with_leaf(wire, pa.int32()), wire
     return (wire,)
-
-
-def _plain_wire(t: pa.DataType) -> pa.DataType:
-    t = storage_type(t)
-    if is_any_list(t):
-        return pa.list_(_plain_wire(t.value_type))
-    wire = wire_schema(pa.schema([pa.field("", t)]), reading=True).field(0).type
-    if pat.is_string_view(wire):
-        return pa.string()
-    return pa.binary() if pat.is_binary_view(wire) else wire
-
-
-def _with_leaf(t: pa.DataType, leaf: pa.DataType) -> pa.DataType:
-    return pa.list_(_with_leaf(t.value_type, leaf)) if pat.is_list(t) else leaf
 
 
 def _examples(batch: pa.RecordBatch) -> dict[str, _Examples]:
@@ -374,17 +368,13 @@ def _feature(
         byte_lengths=_numbers(values, pa.int64()) if is_bytes else None,
         distinct=distinct,
         frequent=tuple(
-            FrequentValue(value=_text(value, leaf), count=least, at_most=most)
+            FrequentValue(
+                value=value.decode() if is_text(leaf) else value, count=least, at_most=most
+            )
             for value, least, most in found.get("frequent", ())
         ),
         examples=examples,
     )
-
-
-def _text(value: bytes, t: pa.DataType) -> str | bytes:
-    t = t.value_type if pat.is_dictionary(t) else t
-    is_text = pat.is_string(t) or pat.is_large_string(t) or pat.is_string_view(t)
-    return value.decode() if is_text else value
 
 
 def _numbers(found: _Found, t: pa.DataType) -> NumberStatistics:
