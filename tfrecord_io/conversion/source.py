@@ -133,7 +133,7 @@ def plan_source(
             scan=scan.without_tasks(),
             file_format=None,
             found=None,
-            pieces=tuple(SourcePiece(task=task, bytes=_task_bytes(task)) for task in scan.tasks),
+            pieces=tuple(SourcePiece(task=task, bytes=task.bytes) for task in scan.tasks),
         )
     if on_corrupt != "raise":
         raise OptionError(
@@ -186,10 +186,6 @@ def _refuse_logs(path: Paths, scan: ScanPlan) -> None:
 
 def _has_log(storage: Storage, log: tuple[str, str]) -> bool:
     return storage.exists("/".join(log))
-
-
-def _task_bytes(task: ScanTask) -> int:
-    return (task.file.size if task.end is None else task.end) - task.start
 
 
 class _Looking:
