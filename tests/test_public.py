@@ -32,8 +32,11 @@ LAYERS = (
         "sending",
         "remote_sink",
     ),
-    ("options", "tf_errors", "compression", "partition_values", "storage_protocol"),
-    ("schema", "layout", "infer", "parallel", "decompression", "local_sink", "local_storage"),
+    ("options", "tf_errors", "compression", "storage_protocol"),
+    (
+        *("schema", "partition_values", "layout", "infer", "parallel", "decompression"),
+        *("local_sink", "local_storage"),
+    ),
     ("arrow_take", "arrow_views"),
     ("s3_storage", "hdfs_storage", "fsspec_storage"),
     (

@@ -20,6 +20,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.errors import LayoutError, OptionError
 from tfrecord_io.options import no_time_zone
+from tfrecord_io.schema import is_bytes, is_text
 
 _INT = re.compile(r"[+-]?[0-9]+")
 #: What java.lang.Double.parseDouble takes.
@@ -72,25 +73,13 @@ def value_texts(name: str, values: pa.Array) -> list[str | None]:
         # The stored integers count in UTC whatever the zone.
         naive = values.cast(pa.int64()).cast(pa.timestamp(t.unit)).cast(pa.string()).to_pylist()
         return [_trim_zeros(_checked_day(name, v)) for v in naive]
-    if _is_text(t):
+    if is_text(t) or is_bytes(t):
         return _utf8_texts(name, values)
     raise LayoutError(
         f"partition column {name!r} is of type {t}, and only numbers, booleans, dates, timestamps, "
         "text and bytes can "
         "name a folder",
         feature=name,
-    )
-
-
-def _is_text(t: pa.DataType) -> bool:
-    return bool(
-        pat.is_string(t)
-        or pat.is_large_string(t)
-        or pat.is_string_view(t)
-        or pat.is_binary(t)
-        or pat.is_large_binary(t)
-        or pat.is_binary_view(t)
-        or pat.is_fixed_size_binary(t)
     )
 
 
@@ -330,7 +319,7 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
             "give the column another type in the schema",
             feature=name,
         )
-    if _is_text(t):
+    if is_text(t) or is_bytes(t):
         return pa.array(texts, pa.large_string()).cast(pa.large_binary()).cast(t)
     if pat.is_boolean(t):
         return pa.array([None if x is None else x.lower() == "true" for x in texts], t)
