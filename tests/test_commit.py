@@ -41,6 +41,7 @@ from tfrecord_io import (
     verify,
     write,
 )
+from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -58,7 +59,7 @@ from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.plan import CleanResult, StreamBatch, WriteJob
 from tfrecord_io.staging import Staging
 from tfrecord_io.storage import LocalStorage
-from tfrecord_io.write import plan_write, write_table, write_task
+from tfrecord_io.write import plan_write, write_table
 
 Tree = dict[str, bytes | None]
 REPOSITORY = Path(__file__).parent.parent

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tfrecord_io import layout
 from tfrecord_io.errors import LayoutError
+from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 
 GOLDEN = Path(__file__).parent / "golden" / "spark_tfrecord"
 
@@ -176,7 +177,7 @@ def test_double_text_reads_back_to_the_same_bits(value: float) -> None:
     assert text is not None
     assert math.copysign(1, float(text)) == math.copysign(1, value)
     assert float(text) == value
-    (back,) = layout.cast_partition_values("p", [text], pa.float64()).to_pylist()
+    (back,) = cast_partition_values("p", [text], pa.float64()).to_pylist()
     assert back == value
 
 
@@ -254,8 +255,8 @@ def test_empty_strings_become_null_on_demand() -> None:
     ],
 )
 def test_inference_follows_spark(texts: list[str | None], expected: pa.DataType) -> None:
-    assert layout.infer_partition_types({"p": texts}) == {"p": expected}
-    assert layout.infer_partition_types({"p": texts[::-1]}) == {"p": expected}
+    assert infer_partition_types({"p": texts}) == {"p": expected}
+    assert infer_partition_types({"p": texts[::-1]}) == {"p": expected}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_inference_follows_spark(texts: list[str | None], expected: pa.DataType)
 def test_values_of_a_given_type(
     type_: pa.DataType, texts: list[str | None], expected: list[object]
 ) -> None:
-    found = layout.cast_partition_values("p", texts, type_)
+    found = cast_partition_values("p", texts, type_)
     assert found.type == type_
     assert repr(found.to_pylist()) == repr(pa.array(expected, type_).to_pylist())
 
@@ -299,7 +300,7 @@ def test_times_that_clocks_left_out_and_went_through_twice(
     zone: str, text: str, expected: str
 ) -> None:
     """As java.time tells them, and so Spark."""
-    found = layout.cast_partition_values("p", [text], pa.timestamp("us", "UTC"), zone)
+    found = cast_partition_values("p", [text], pa.timestamp("us", "UTC"), zone)
     assert str(found[0].cast(pa.timestamp("us"))) == expected
 
 
@@ -326,14 +327,14 @@ def test_times_that_clocks_left_out_and_went_through_twice(
 )
 def test_values_that_do_not_fit_a_given_type(type_: pa.DataType, text: str) -> None:
     with pytest.raises(LayoutError, match="'p'"):
-        layout.cast_partition_values("p", [text], type_)
+        cast_partition_values("p", [text], type_)
 
 
 def test_no_null_is_wider_than_names_of_folders_are() -> None:
     # Each row of the data set has it, and a manifest may name any type.
     with pytest.raises(LayoutError, match=r"'p'.*fixed_size_binary\[65537\]"):
-        layout.cast_partition_values("p", [None], pa.binary(65_537))
-    assert layout.cast_partition_values("p", ["ab", None], pa.binary(2)).to_pylist() == [
+        cast_partition_values("p", [None], pa.binary(65_537))
+    assert cast_partition_values("p", ["ab", None], pa.binary(2)).to_pylist() == [
         b"ab",
         None,
     ]

@@ -26,6 +26,7 @@ from hypothesis import strategies as st
 from tests.support.frames import examples
 from tests.support.trees import data_files, expected_files, tree
 from tfrecord_io import attempt, feed, part_writer, write
+from tfrecord_io.attempt import write_task
 from tfrecord_io.commit import abort_job, commit_job
 from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import (
@@ -41,7 +42,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.plan import TaskCommit, WriteResult
 from tfrecord_io.storage import LocalStorage
-from tfrecord_io.write import plan_write, write_table, write_task
+from tfrecord_io.write import plan_write, write_table
 
 ROWS = [
     {"a": n, "b": f"v{n}", "c": [0.5 * n, 1.0], "p": "xyz"[n * n % 3], "q": n % 2}

@@ -15,12 +15,6 @@ from typing import Literal
 import pyarrow as pa
 
 from tfrecord_io.errors import LayoutError
-from tfrecord_io.partition_values import (
-    cast_partition_values as cast_partition_values,
-)
-from tfrecord_io.partition_values import (
-    infer_partition_types as infer_partition_types,
-)
 from tfrecord_io.partition_values import value_texts
 
 EmptyPartition = Literal["error", "null"]

@@ -21,7 +21,6 @@ from tfrecord_io.parallel import thread_count
 from tfrecord_io.redaction import redact as redact
 from tfrecord_io.s3_storage import S3Storage
 from tfrecord_io.storage_protocol import FileInfo as FileInfo
-from tfrecord_io.storage_protocol import Keep as Keep
 from tfrecord_io.storage_protocol import Sink as Sink
 from tfrecord_io.storage_protocol import Storage as Storage
 from tfrecord_io.storage_protocol import Tree as Tree

@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.attempt import write_task as write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, commit_job, recover
 from tfrecord_io.commit_plan import check_appended, first_added_task, is_data_path

@@ -51,6 +51,7 @@ from tfrecord_io import (
     staging,
     write,
 )
+from tfrecord_io.attempt import write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, clean, commit_job
 from tfrecord_io.errors import (
@@ -68,7 +69,7 @@ from tfrecord_io.options import SaveMode
 from tfrecord_io.plan import CleanResult, TaskCommit, WriteJob
 from tfrecord_io.s3_storage import S3Storage
 from tfrecord_io.storage import Storage
-from tfrecord_io.write import plan_write, write_task
+from tfrecord_io.write import plan_write
 
 ROOT = "/data/deep/set"
 

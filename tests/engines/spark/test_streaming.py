@@ -164,8 +164,9 @@ def test_folders_come_and_go(classic, tmp_path, kind):
 
 
 def test_a_first_write_that_runs_has_no_files_yet(classic, tmp_path):
+    from tfrecord_io.attempt import write_task
     from tfrecord_io.commit import commit_job
-    from tfrecord_io.write import plan_write, write_task
+    from tfrecord_io.write import plan_write
 
     table = pa.table({"id": [1]})
     (tmp_path / "in").mkdir()
@@ -317,14 +318,14 @@ def test_a_batch_that_was_killed_while_publishing(classic, tmp_path):
         "import os, signal, sys\n"
         "from dataclasses import replace\n"
         "import pyarrow as pa\n"
-        "from tfrecord_io import commit, plan, write\n"
+        "from tfrecord_io import attempt, commit, plan, write\n"
         "def kill(*_):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
         "commit.carry_out = kill\n"
         "rows = pa.record_batch({'id': [1]})\n"
         "job = write.plan_write(rows.schema, sys.argv[1], mode='append')\n"
         "job = replace(job, batch=plan.StreamBatch(stream=sys.argv[2], number=0))\n"
-        "commit.commit_job(job, [write.write_task(job, 0, [rows])])\n"
+        "commit.commit_job(job, [attempt.write_task(job, 0, [rows])])\n"
     )
     done = subprocess.run([sys.executable, "-c", killed, str(out), query], check=False)
     assert done.returncode == -signal.SIGKILL
