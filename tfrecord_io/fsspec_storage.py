@@ -22,6 +22,7 @@ from tfrecord_io.range_file import open_ranges
 from tfrecord_io.redaction import redact
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.storage_protocol import (
+    MAX_RECORD_BYTES,
     FileInfo,
     Keep,
     Sink,
@@ -34,9 +35,6 @@ from tfrecord_io.storage_protocol import (
     limited,
     publish_by_rename,
 )
-
-#: Records of a commit are no longer than this.
-_RECORD_BYTES = 512 * 1024 * 1024
 
 #: Of servers that give no parts of files, files may be as large.
 _WHOLE_BYTES = 64 * 1024 * 1024
@@ -256,7 +254,7 @@ class FsspecStorage:
         except FileExistsError:
             # The answer to an earlier try within the file system may have got lost.
             try:
-                return self.read_bytes(path, _RECORD_BYTES) == data
+                return self.read_bytes(path, MAX_RECORD_BYTES) == data
             except FileNotFoundError:
                 # There was one, and it went since.
                 return False

@@ -22,6 +22,7 @@ from tfrecord_io.range_file import open_ranges
 from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.sending import Sender
 from tfrecord_io.storage_protocol import (
+    MAX_RECORD_BYTES,
     FileInfo,
     Keep,
     Sink,
@@ -36,9 +37,6 @@ from tfrecord_io.storage_protocol import (
     may_not_change,
     publish_by_rename,
 )
-
-#: Records of a commit are no longer than this.
-_RECORD_BYTES = 512 * 1024 * 1024
 
 #: The client copies what it is given: so much is in the processor's cache still.
 _WRITE_BYTES = 256 * 1024
@@ -308,7 +306,7 @@ class HdfsStorage:
         except OSError as error:
             # The answer may have got lost: what does the file hold?
             try:
-                return self.read_bytes(path, _RECORD_BYTES) == data
+                return self.read_bytes(path, MAX_RECORD_BYTES) == data
             except FileNotFoundError:
                 if isinstance(error, FileExistsError):
                     # There was one, and it went since.

@@ -25,10 +25,7 @@ from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, re
 from tfrecord_io.parallel import each
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging, is_link
-from tfrecord_io.storage_protocol import Storage, publish_by_rename
-
-#: A record of a million files has about 150 MB.
-_MAX_RECORD_BYTES = 512 * 1024 * 1024
+from tfrecord_io.storage_protocol import MAX_RECORD_BYTES, Storage, publish_by_rename
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +191,7 @@ def _read_record(staging: Staging, job_id: str) -> CommitRecord | None:
     """Return what a job decided; None if it did not."""
     path = staging.record_path(job_id)
     try:
-        data = staging.storage.read_bytes(path, _MAX_RECORD_BYTES)
+        data = staging.storage.read_bytes(path, MAX_RECORD_BYTES)
         return CommitRecord.loads(data, staged_paths=staging.storage.stages_by == "rename")
     except (FileNotFoundError, NotADirectoryError):
         return None

@@ -28,6 +28,10 @@ from tfrecord_io.errors import (
 
 Keep = Callable[[str], bool]
 
+#: A file that is created exclusively is no longer: the commit record of a million files has about
+#: 150 MB.
+MAX_RECORD_BYTES = 512 * 1024 * 1024
+
 #: How a file gets from its attempt to its place: it lies in the job's hidden folder and is renamed,
 #: or it is an upload to its place that only the driver completes.
 StagesBy: TypeAlias = Literal["rename", "upload"]
@@ -246,7 +250,7 @@ class Storage(Protocol):
         path : str
             The new file, in a folder that is there.
         data : bytes
-            Its content.
+            Its content, no more than `MAX_RECORD_BYTES`.
         scratch : str
             A folder in which an interrupted call may leave an unfinished file; it must be there.
         """
