@@ -24,7 +24,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.codec.base import Codec, Cursor
+from tfrecord_io.codec.base import HEADER_BYTES, OVERHEAD_BYTES, Codec, Cursor
 from tfrecord_io.errors import (
     CompressionError,
     CorruptDataError,
@@ -36,8 +36,6 @@ from tfrecord_io.errors import (
 from tfrecord_io.options import Limits
 from tfrecord_io.source import Source
 
-_HEADER_BYTES = 12
-_FOOTER_BYTES = 4
 # Payloads become objects one by one: no more of them at a time than a cache holds.
 _TAKEN_BYTES = 256 * 1024
 _FIRST_LOOK_BYTES = 1024 * 1024
@@ -160,14 +158,14 @@ class FrameCounter:
         self._max_record_bytes = limits.max_record_bytes
         self.offset = 0
         self.record = 0
-        self.needed = _HEADER_BYTES
+        self.needed = HEADER_BYTES
         self.lengths = pa.array([], pa.uint64())
 
     def seek(self, *, offset: int, record: int) -> None:
         """Go on at another frame."""
         self.offset = offset
         self.record = record
-        self.needed = _HEADER_BYTES
+        self.needed = HEADER_BYTES
 
     def hop(self, data: pa.Buffer, start: int) -> int:
         """Hop over the whole frames of ``data[start:]`` and return their bytes."""
@@ -185,9 +183,9 @@ class FrameCounter:
         """Go behind `count` frames of ``data[start:]``."""
         self.offset += consumed
         self.record += count
-        self.needed = _HEADER_BYTES
+        self.needed = HEADER_BYTES
         header = memoryview(data)[start + consumed : start + consumed + 8]
-        if data.size - start - consumed >= _HEADER_BYTES:
+        if data.size - start - consumed >= HEADER_BYTES:
             self.needed = _frame_bytes(header)
 
 
@@ -264,10 +262,10 @@ def walk(
 
 
 def _truncation(there: int, needed: int) -> str:
-    if needed == _HEADER_BYTES:
+    if needed == HEADER_BYTES:
         return (
             f"the file ends with {there} bytes that are no record, whose header alone has "
-            f"{_HEADER_BYTES}; the file is incomplete, or something was appended to it"
+            f"{HEADER_BYTES}; the file is incomplete, or something was appended to it"
         )
     return (
         f"the file ends inside a record: {there} of its {needed} bytes are there; the file is "
@@ -327,10 +325,10 @@ def find_start(source: Source, codec: Codec, offset: int, stop: int | None = Non
 
 def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool]:
     """Return where reading goes on behind a bad frame, and whether that is the file's end."""
-    buffer, start = source.window(offset, _HEADER_BYTES)
+    buffer, start = source.window(offset, HEADER_BYTES)
     if _is_header(codec, buffer, start):
         size = _frame_bytes(memoryview(buffer)[start : start + 8])
-        buffer, start = source.window(offset, size + _HEADER_BYTES)
+        buffer, start = source.window(offset, size + HEADER_BYTES)
         there = buffer.size - start
         if there == size:
             return offset + size, True
@@ -341,14 +339,14 @@ def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool
 
 
 def _is_header(codec: Codec, buffer: pa.Buffer, position: int) -> bool:
-    if buffer.size - position < _HEADER_BYTES:
+    if buffer.size - position < HEADER_BYTES:
         return False
     try:
-        codec.frames(buffer.slice(position, _HEADER_BYTES))
+        codec.frames(buffer.slice(position, HEADER_BYTES))
     except (CorruptDataError, LimitExceededError):
         return False
     return True
 
 
 def _frame_bytes(length: memoryview) -> int:
-    return _HEADER_BYTES + int.from_bytes(length, "little") + _FOOTER_BYTES
+    return int.from_bytes(length, "little") + OVERHEAD_BYTES

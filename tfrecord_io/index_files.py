@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tfrecord_io.codec import get_codec
-from tfrecord_io.codec.base import Codec
+from tfrecord_io.codec.base import OVERHEAD_BYTES, Codec
 from tfrecord_io.errors import (
     CorruptDataError,
     DatasetExistsError,
@@ -48,8 +48,6 @@ from tfrecord_io.read import plan_files
 from tfrecord_io.read_files import Paths, as_list
 from tfrecord_io.source import OpenFile
 from tfrecord_io.storage import Storage, open_storage, target_options, threads_for
-
-_OVERHEAD_BYTES = 16
 
 #: Files can be cut at a record about every so many bytes.
 _MARK_BYTES = 1024 * 1024
@@ -102,7 +100,7 @@ def _starts(opened: OpenFile, file: ScanFile, options: ScanOptions, codec: Codec
     def hop(data: pa.Buffer, start: int) -> None:
         begin = counter.offset
         counter.hop(data, start)
-        sizes = pc.add(counter.lengths, pa.scalar(_OVERHEAD_BYTES, pa.uint64()))
+        sizes = pc.add(counter.lengths, pa.scalar(OVERHEAD_BYTES, pa.uint64()))
         ends = pc.cumulative_sum(sizes, start=begin)
         starts.frombytes(memoryview(ends.buffers()[1])[: 8 * len(ends)])
 
@@ -166,7 +164,7 @@ def parse_index(text: bytes, file: ScanFile, url: str) -> array[int]:
                 "the size of its frame: write the index again",
                 path=url,
             ) from None
-        if offset != starts[-1] or not _OVERHEAD_BYTES <= size <= file.size:
+        if offset != starts[-1] or not OVERHEAD_BYTES <= size <= file.size:
             raise CorruptDataError(
                 f"line {number} of the index has a record of {size} bytes at {offset}, and the one "
                 f"before it ends at {starts[-1]}: write the index again",

@@ -20,6 +20,7 @@ from typing import Any, overload
 import pyarrow as pa
 
 from tfrecord_io.codec import get_codec
+from tfrecord_io.codec.base import HEADER_BYTES, OVERHEAD_BYTES
 from tfrecord_io.compression import detect
 from tfrecord_io.errors import (
     ClosedError,
@@ -37,9 +38,6 @@ from tfrecord_io.record_options import TFRecordOptions, compression_to_read, opt
 from tfrecord_io.source import OpenFile, Source, head_of, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.tf_errors import as_tensorflow, dressed
-
-_HEADER_BYTES = 12
-_OVERHEAD_BYTES = 16
 
 #: The least that is fetched of a remote file for one record.
 _RANGE_BYTES = 64 * 1024
@@ -186,7 +184,7 @@ class TFRecordReader(Sequence[bytes]):
         if offset < 0:
             raise IndexError(f"offset {offset} is before the file's beginning")
         record = self._record(offset, None)
-        return record, offset + len(record) + _OVERHEAD_BYTES
+        return record, offset + len(record) + OVERHEAD_BYTES
 
     def close(self) -> None:
         """Close the file; once more is fine."""
@@ -223,7 +221,7 @@ class TFRecordReader(Sequence[bytes]):
             try:
                 access = self._accessed(offset)
                 cursor = self._cursor()
-                needed = size or _HEADER_BYTES
+                needed = size or HEADER_BYTES
                 while True:
                     data, start = access.window(offset, needed)
                     there = data.size - start
@@ -234,7 +232,7 @@ class TFRecordReader(Sequence[bytes]):
                     if cursor.payloads:
                         payload = cursor.payloads[0]
                         if size is not None:
-                            self._check_index(offset, size, len(payload) + _OVERHEAD_BYTES)
+                            self._check_index(offset, size, len(payload) + OVERHEAD_BYTES)
                         return payload
                     if there < cursor.needed:
                         raise TruncatedRecordError(

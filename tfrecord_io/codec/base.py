@@ -92,6 +92,9 @@ import pyarrow as pa
 from tfrecord_io.infer import Observation
 from tfrecord_io.options import MAX_PAYLOAD_BYTES, DecodeOptions
 
+#: Bytes of a frame that stand before its payload, and all that are not its payload.
+HEADER_BYTES, OVERHEAD_BYTES = 12, 16
+
 
 class Cursor(Protocol):
     """Where a reader of frames stands.
