@@ -18,7 +18,7 @@ import pyarrow as pa
 from tfrecord_io.errors import ManifestError, OptionError
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.options import RecordType, choice
-from tfrecord_io.schema import schema_from_json, schema_to_json
+from tfrecord_io.schema import is_unicode, schema_from_json, schema_to_json, shown
 from tfrecord_io.storage_protocol import Storage
 
 #: The manifest's name in a data set.
@@ -130,7 +130,7 @@ class Manifest:
         version = value[_KEY]
         if type(version) is not int or version != _VERSION:
             raise ManifestError(
-                f"the manifest has the format version {_short(version)}, this package reads "
+                f"the manifest has the format version {shown(version)}, this package reads "
                 f"{_VERSION}; install a newer tfrecord-io"
             )
         return Manifest(
@@ -185,7 +185,7 @@ def _no_constant(text: str) -> None:
 def _member(value: dict[str, Any], key: str, kind: type) -> Any:
     found = value.get(key)
     if not isinstance(found, kind):
-        raise ManifestError(f"{key} of the manifest is {_short(found)}, not a {kind.__name__}")
+        raise ManifestError(f"{key} of the manifest is {shown(found)}, not a {kind.__name__}")
     return found
 
 
@@ -212,11 +212,11 @@ def _files(values: list[Any]) -> tuple[ManifestFile, ...]:
     files: dict[str, ManifestFile] = {}
     for value in values:
         if not isinstance(value, dict):
-            raise ManifestError(f"a file of the manifest is {_short(value)}, not an object")
+            raise ManifestError(f"a file of the manifest is {shown(value)}, not an object")
         path = _member(value, "path", str)
         check_relative(path)
         if path in files:
-            raise ManifestError(f"the manifest lists {_short(path)} twice")
+            raise ManifestError(f"the manifest lists {shown(path)} twice")
         size, rows = _count(value, "bytes"), _count(value, "rows")
         marks = _marks(value.get("marks", []), size, rows)
         files[path] = ManifestFile(path=path, bytes=size, rows=rows, marks=marks)
@@ -227,25 +227,17 @@ def check_relative(path: str) -> None:
     """Raise `ManifestError` unless a path stays inside its data set and under visible names."""
     names = path.split("/")
     if (
-        not _is_unicode(path)
+        not is_unicode(path)
         or "\0" in path
         or any(name in ("", ".", "..") or not is_data_name(name) for name in names)
     ):
-        raise ManifestError(f"the path {_short(path)} is not one of a data file inside a data set")
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        raise ManifestError(f"the path {shown(path)} is not one of a data file inside a data set")
 
 
 def _count(value: dict[str, Any], key: str) -> int:
     found = value.get(key)
     if type(found) is not int or not 0 <= found <= _MAX_COUNT:
-        raise ManifestError(f"{_short(key)} in the manifest is {_short(found)}, not a count")
+        raise ManifestError(f"{shown(key)} in the manifest is {shown(found)}, not a count")
     return found
 
 
@@ -254,15 +246,10 @@ def _marks(value: Any, size: int, rows: int) -> tuple[tuple[int, int], ...]:
     last_offset, last_record = 0, 0
     for mark in value if isinstance(value, list) else [value]:
         if not isinstance(mark, list) or [type(number) for number in mark] != [int, int]:
-            raise ManifestError(f"a mark of the manifest is {_short(mark)}, not [offset, record]")
+            raise ManifestError(f"a mark of the manifest is {shown(mark)}, not [offset, record]")
         offset, record = mark
         if not (last_offset < offset < size and last_record < record < rows):
-            raise ManifestError(f"the mark {_short(mark)} of the manifest does not fit its file")
+            raise ManifestError(f"the mark {shown(mark)} of the manifest does not fit its file")
         marks.append((offset, record))
         last_offset, last_record = offset, record
     return tuple(marks)
-
-
-def _short(value: object) -> str:
-    text = ascii(value)
-    return text if len(text) <= 200 else text[:200] + "..."

@@ -501,13 +501,13 @@ def schema_from_json(value: object) -> pa.Schema:
     for column in value:
         if not isinstance(column, dict) or set(column) != {"name", "type"}:
             raise ManifestError(
-                f'a column of the schema is {_short(column)}, not {{"name": ..., "type": ...}}'
+                f'a column of the schema is {shown(column)}, not {{"name": ..., "type": ...}}'
             )
         name, text = column["name"], column["type"]
-        if not isinstance(name, str) or not isinstance(text, str) or not _is_unicode(name):
-            raise ManifestError(f"a column of the schema is {_short(column)}, not two texts")
+        if not isinstance(name, str) or not isinstance(text, str) or not is_unicode(name):
+            raise ManifestError(f"a column of the schema is {shown(column)}, not two texts")
         if name in fields:
-            raise ManifestError(f"column {_short(name)} stands twice in the schema")
+            raise ManifestError(f"column {shown(name)} stands twice in the schema")
         fields[name] = pa.field(name, _type_from_text(text, _MAX_LIST_DEPTH))
     return pa.schema(list(fields.values()))
 
@@ -530,13 +530,14 @@ def _type_from_text(text: str, lists_allowed: int) -> pa.DataType:
     except (ValueError, OverflowError) as error:
         if isinstance(error, ManifestError):
             raise
-        raise ManifestError(f"the type {_short(text)} is not possible: {error}") from error
+        raise ManifestError(f"the type {shown(text)} is not possible: {error}") from error
     raise ManifestError(
-        f"the type {_short(text)} is not known; a newer version of tfrecord-io may have written it"
+        f"the type {shown(text)} is not known; a newer version of tfrecord-io may have written it"
     )
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Return whether a text of JSON, which may hold halves of characters, can be written."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -544,6 +545,7 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _short(value: object) -> str:
+def shown(value: object) -> str:
+    """Return a value of JSON of any origin for an error's text."""
     text = ascii(value)
     return text if len(text) <= 200 else text[:200] + "..."
