@@ -196,7 +196,7 @@ class OpenFile:
         try:
             head = b""
             if options.compression == "infer":
-                head = _head(handle)
+                head = read_head(handle)
                 self.compression = detect(head, file.path)
             if self.compression is not None:
                 self.source = self._decompressed(_Prefixed(head, handle))
@@ -288,7 +288,8 @@ class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def _head(file: _Readable) -> bytes:
+def read_head(file: _Readable) -> bytes:
+    """Read what tells how a file is compressed; a read may give less than it is asked for."""
     head = b""
     while len(head) < HEAD_BYTES and (more := file.read(HEAD_BYTES - len(head))):
         head += more

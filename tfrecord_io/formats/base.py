@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
-from tfrecord_io.compression import HEAD_BYTES, Compression, detect
+from tfrecord_io.compression import Compression, detect
 from tfrecord_io.decompression import decompressor
 from tfrecord_io.errors import (
     CompressionError,
@@ -39,6 +39,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.formats.exact import exact_cast, leaves
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.schema import leaf_type
+from tfrecord_io.source import read_head
 from tfrecord_io.storage import Storage
 from tfrecord_io.time_text import END_DAY, is_day_or_instant, units_of_a_day
 
@@ -110,20 +111,13 @@ class InputFile:
     def open_decompressed(self) -> Iterator[BinaryIO]:
         """Open it as a stream of decompressed bytes."""
         with self.open() as handle:
-            head = _head(handle)
+            head = read_head(handle)
             handle.seek(0)
             compression = detect(head, self._file.path)
             if compression is None:
                 yield handle
             else:
                 yield io.BufferedReader(_Decompressed(handle, compression, self.url))
-
-
-def _head(handle: BinaryIO) -> bytes:
-    head = b""
-    while len(head) < HEAD_BYTES and (more := handle.read(HEAD_BYTES - len(head))):
-        head += more
-    return head
 
 
 class _Decompressed(io.RawIOBase):
