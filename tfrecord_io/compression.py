@@ -95,11 +95,13 @@ _BZIP2_RESERVED = 19
 # unlike zlib's own.
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
-# The largest chunks that Hadoop's BlockCompressorStream makes of its default buffer of 256 KiB; its
-# readers have room for no larger ones.
+# pyarrow's names of Hadoop's codecs, and the largest chunks that its BlockCompressorStream makes of
+# its default buffer of 256 KiB; its readers have room for no larger ones.
 _HADOOP_BUFFER_BYTES = 256 * 1024
-_SNAPPY_CHUNK_BYTES = _HADOOP_BUFFER_BYTES - (_HADOOP_BUFFER_BYTES // 6 + 32)
-_LZ4_CHUNK_BYTES = _HADOOP_BUFFER_BYTES - (_HADOOP_BUFFER_BYTES // 255 + 16)
+_HADOOP_CODECS: dict[str, tuple[str, int]] = {
+    "snappy": ("snappy", _HADOOP_BUFFER_BYTES - (_HADOOP_BUFFER_BYTES // 6 + 32)),
+    "lz4": ("lz4_raw", _HADOOP_BUFFER_BYTES - (_HADOOP_BUFFER_BYTES // 255 + 16)),
+}
 
 
 def normalize_compression(name: str | None) -> Compression | None:
@@ -273,11 +275,10 @@ def compressor(
             return cast("bytes", codec.compress(piece, asbytes=True))
 
         return _Pieces(_PIECE_BYTES, _Independent(frame, map_pieces), empty=True)
-    chunk_bytes = _SNAPPY_CHUNK_BYTES if compression == "snappy" else _LZ4_CHUNK_BYTES
-    raw = "snappy" if compression == "snappy" else "lz4_raw"
+    name, chunk_bytes = _HADOOP_CODECS[compression]
 
     def block(piece: memoryview) -> bytes:
-        data = cast("bytes", pa.Codec(raw).compress(piece, asbytes=True))
+        data = cast("bytes", pa.Codec(name).compress(piece, asbytes=True))
         return struct.pack(">II", len(piece), len(data)) + data
 
     return _Pieces(chunk_bytes, _Independent(block, map_pieces))

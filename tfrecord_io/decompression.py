@@ -101,7 +101,7 @@ def decompressor(compression: Compression, source: Source) -> Decompressor:
         return _Members(taking, _Bzip2Member)
     if compression == "zstd":
         return _ZstdFrames(taking)
-    return _HadoopBlocks(taking, _snappy_chunk if compression == "snappy" else _lz4_chunk)
+    return _HadoopBlocks(taking, {"snappy": _snappy_chunk, "lz4": _lz4_chunk}[compression])
 
 
 class _Input:
