@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 import click
 import pyarrow as pa
 
+from tfrecord_io.compression import Compression
 from tfrecord_io.filters import Filters, Term
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import CodecName, Float64Mode, Limits, OnCorrupt, RecordType, SaveMode
@@ -182,6 +183,7 @@ def file_name(text: str) -> str:
 
 
 _LIMITS = ", ".join(Limits.__slots__)
+_COMPRESSIONS = ", ".join(get_args(Compression))
 
 
 # --- options --------------------------------------------------------------------------------------
@@ -307,7 +309,7 @@ access = together(
         "--compression",
         default="infer",
         metavar="NAME",
-        help="gzip, deflate, bzip2, zstd, snappy, lz4 or none. Default: look at each file.",
+        help=f"{_COMPRESSIONS} or none. Default: look at each file.",
     ),
     storage_options,
     limits,
@@ -340,7 +342,7 @@ saving = together(
     click.option(
         "--compression",
         metavar="NAME",
-        help="Of the target's files: gzip, deflate, bzip2, zstd, snappy, lz4 or none.",
+        help=f"Of the target's files: {_COMPRESSIONS} or none.",
     ),
 )
 writing = together(
