@@ -117,7 +117,7 @@ def _rows(job: WriteJob, storage: Storage, file: ScanFile) -> Iterator[pa.Record
             partition_schema=pa.schema([]),
             options=ScanOptions(record_type=job.record_type, codec=job.codec, batch_rows=_ROWS),
         )
-        yield from read_task(plan, ScanTask(file, 0, None, 0, None))
+        yield from read_task(plan, ScanTask(file))
         return
     file_format, opened = get_format(job.file_format), InputFile(storage, file)
     for piece in file_format.look(opened, columns).pieces:
