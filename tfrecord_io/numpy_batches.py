@@ -17,12 +17,7 @@ from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedT
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.read_files import Paths
-from tfrecord_io.tensor_columns import (
-    TensorColumn,
-    names_of_bytes,
-    taken_apart,
-    tensor_columns,
-)
+from tfrecord_io.tensor_columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.training_rows import RowStream, plan_rows
 
 Framework = Literal["numpy", "torch", "jax"]
@@ -374,10 +369,11 @@ def batches(
     found = tensor_columns(stream.plan.schema, defaults)
     if framework != "numpy":
         _framework(framework)
-    if framework == "jax" and (names := names_of_bytes(found)):
+    name = next((column.name for column in found if column.is_bytes), None)
+    if framework == "jax" and name is not None:
         raise UnsupportedTypeError(
-            f"column {names[0]!r} holds text or bytes, and JAX has no such arrays: leave it out "
+            f"column {name!r} holds text or bytes, and JAX has no such arrays: leave it out "
             "with columns",
-            feature=names[0],
+            feature=name,
         )
     return Batches(stream, found, framework)

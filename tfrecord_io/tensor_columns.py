@@ -13,7 +13,7 @@ column has the same values in all frameworks:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -241,8 +241,3 @@ def _null(column: TensorColumn) -> SchemaMismatchError:
         f"a row has no value of column {column.name!r}, and a tensor has no null: {advice}",
         feature=column.name,
     )
-
-
-def names_of_bytes(columns: Sequence[TensorColumn]) -> list[str]:
-    """Return the names of those columns that hold text or bytes."""
-    return [column.name for column in columns if column.is_bytes]
