@@ -10,10 +10,8 @@ cursor or set the title of somebody's window.
 
 from __future__ import annotations
 
-import base64
 import itertools
 import json
-import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +23,7 @@ from rich.filesize import decimal as size_text
 from rich.text import Text
 
 from tfrecord_io.schema import is_any_list, leaf_type
+from tfrecord_io.statistics.result import json_scalar
 from tfrecord_io.time_text import time_texts
 
 #: Values of a list, and characters of a text, that a person gets to see.
@@ -93,11 +92,7 @@ def _json_value(value: Any, leaf: pa.DataType) -> Any:
     if isinstance(value, str) and pat.is_timestamp(leaf):
         # A person reads the space that Arrow writes, a program a T.
         return _DAY_AND_TIME.sub("T", value)
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return json_scalar(value)
 
 
 def short_text(value: Any, t: pa.DataType) -> Text:

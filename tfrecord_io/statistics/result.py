@@ -185,6 +185,15 @@ def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+def json_scalar(value: Any) -> Any:
+    """Return bytes, NaN and infinities as protobuf's JSON mapping has them, all else as it is."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
 def _plain(value: Any, of: FeatureStatistics | None = None) -> Any:
     if isinstance(value, FeatureStatistics):
         of = value
@@ -195,12 +204,8 @@ def _plain(value: Any, of: FeatureStatistics | None = None) -> Any:
         return {key: _plain(item, of) for key, item in value.items()}
     if isinstance(value, tuple):
         return [_plain(item, of) for item in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
     if isinstance(value, datetime.timedelta) and of is not None:
         return pa.scalar(value, of.value_type).value
-    return str(value) if isinstance(value, decimal.Decimal) else value
+    return str(value) if isinstance(value, decimal.Decimal) else json_scalar(value)
