@@ -5,7 +5,9 @@ Frames are cut and checked by `_FrameCursor`, payloads are parsed by protobuf in
 record is decoded as a whole before any of its values is kept, so a bad record leaves no trace.
 Nothing here is fast and nothing here may become clever: the native codec is compared with it.
 
-Notes ----- Framing: tensorflow/core/lib/io/record_writer.h. CRC-32C and its mask:
+Notes
+-----
+Framing: tensorflow/core/lib/io/record_writer.h. CRC-32C and its mask:
 tensorflow/core/lib/hash/crc32c.h.
 """
 

@@ -6,9 +6,8 @@ own formats. `read_tfrecord` and `write_tfrecord` do the same without changing a
 The package translates and does nothing else: `source` is what Spark calls; `reading` and `writing`
 give the core's tasks to Spark's, `streaming` does so batch by batch; `completion`,
 `stream_completion` and `table_completion` fill in, or refuse, what Spark does not let through a
-Python data source; `options`,
-`settings` and `stores` say in the core's words what was asked for; `types` and `filters` translate
-columns and filters, `conditions` errors.
+Python data source; `options`, `settings` and `stores` say in the core's words what was asked for;
+`types` and `filters` translate columns and filters, `conditions` errors.
 """
 
 from __future__ import annotations
