@@ -120,7 +120,7 @@ def blind_readers(patch: pytest.MonkeyPatch) -> None:
 
 def forgotten_uploads(patch: pytest.MonkeyPatch) -> None:
     """The last job leaves uploads open."""
-    patch.setattr(Staging, "unowned_uploads", lambda *_: [])
+    patch.setattr(Staging, "abort_unowned_uploads", lambda *_: None)
 
 
 def forgotten_files(patch: pytest.MonkeyPatch) -> None:

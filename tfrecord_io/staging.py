@@ -224,15 +224,14 @@ class Staging:
             if parse_part_name(upload.path.rpartition("/")[2]) is not None
         ]
 
-    def unowned_uploads(self, uploads: list[Upload]) -> list[Upload]:
-        """Return those open uploads of part files that no job may own, if no job runs any more.
+    def abort_unowned_uploads(self, uploads: list[Upload]) -> None:
+        """End those of `part_uploads` that no job may own, if no job runs any more.
 
         Which job made an upload is not known, so the last job to go ends all that are left. They
         must have been listed before: a job whose upload was seen is seen as well, unless it ended.
         """
-        if uploads and self._has_jobs():
-            return []
-        return [upload for upload in uploads if not self.is_of_a_file(upload)]
+        if uploads and not self._has_jobs():
+            self.storage.abort_uploads(one for one in uploads if not self.is_of_a_file(one))
 
     def _has_jobs(self) -> bool:
         try:
@@ -246,11 +245,6 @@ class Staging:
         """Return whether a conversion to one file of that name has its hidden folder beside it."""
         folder, _, name = upload.path.rpartition("/")
         return bool(self.storage.folders(folder, f".{name}."))
-
-    def abort_unowned_uploads(self, uploads: list[Upload]) -> None:
-        """End what `unowned_uploads` finds among `part_uploads`."""
-        if found := self.unowned_uploads(uploads):
-            self.storage.abort_uploads(found)
 
     def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
         """Return whether the process that runs a job is gone."""
