@@ -268,11 +268,6 @@ impl Summary {
         Self { inner: summary::Summary::new(columns) }
     }
 
-    #[getter]
-    fn rows(&self) -> u64 {
-        self.inner.rows
-    }
-
     fn update(&mut self, py: Python<'_>, batch: PyArrowType<RecordBatch>) -> PyResult<()> {
         py.detach(|| self.inner.update(&batch.0)).map_err(PyTypeError::new_err)
     }

@@ -20,7 +20,6 @@ const BLOCK: usize = 512;
 #[derive(Debug)]
 pub struct Summary {
     pub columns: Vec<Column>,
-    pub rows: u64,
 }
 
 /// What is known of a column.
@@ -296,7 +295,7 @@ impl Strings {
 
 impl Summary {
     pub fn new(columns: usize) -> Self {
-        Self { columns: (0..columns).map(|_| Column::default()).collect(), rows: 0 }
+        Self { columns: (0..columns).map(|_| Column::default()).collect() }
     }
 
     /// Add the rows of a batch; `Err` names a column of a type that is not summarized.
@@ -304,7 +303,6 @@ impl Summary {
         for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
             column.update(array)?;
         }
-        self.rows += batch.num_rows() as u64;
         Ok(())
     }
 }
