@@ -35,8 +35,6 @@ class Decoder:
         batch_bytes: int,
         max_record_bytes: int,
         max_features: int,
-        offset: int,
-        record: int,
     ) -> Decoder: ...
     def fresh(self) -> Decoder: ...
     @property
@@ -59,14 +57,7 @@ class Decoder:
 class Observer:
     """Frames to what was seen in them; see `tfrecord_io.codec.base.Observer`."""
 
-    def __new__(
-        cls,
-        record_type: str,
-        max_record_bytes: int,
-        max_features: int,
-        offset: int,
-        record: int,
-    ) -> Observer: ...
+    def __new__(cls, record_type: str, max_record_bytes: int, max_features: int) -> Observer: ...
     @property
     def offset(self) -> int: ...
     @property

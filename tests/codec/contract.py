@@ -94,7 +94,8 @@ class CodecContract:
         assert decoder.needed == 12
 
     def test_places_begin_where_they_are_told(self, codec: Any) -> None:
-        decoder = codec.decoder(X, EXAMPLE, offset=1000, record=50)
+        decoder = codec.decoder(X, EXAMPLE)
+        decoder.seek(offset=1000, record=50)
         decoder.decode(pa.py_buffer(frame(x(1))))
         decoder.flush()
         assert decoder.row_place(0) == (1000, 50)
@@ -103,7 +104,8 @@ class CodecContract:
     def test_a_fresh_decoder_has_met_no_record(self, codec: Any) -> None:
         size = len(frame(x(1)))
         options = DecodeOptions(batch_rows=2, limits=Limits(max_record_bytes=size))
-        decoder = codec.decoder(X, options, offset=1000, record=50)
+        decoder = codec.decoder(X, options)
+        decoder.seek(offset=1000, record=50)
         decoder.decode(pa.py_buffer(frame(x(1)) * 2))
         fresh = decoder.fresh()
         assert (fresh.offset, fresh.record, fresh.needed) == (0, 0, 12)
@@ -185,8 +187,10 @@ class CodecContract:
     def test_a_hint_at_another_format(self, codec: Any, head: bytes, name: str) -> None:
         with pytest.raises(ChecksumError, match=name):
             codec.decoder(X, EXAMPLE).decode(pa.py_buffer(head))
+        decoder = codec.decoder(X, EXAMPLE)
+        decoder.seek(offset=100, record=0)
         with pytest.raises(ChecksumError) as caught:
-            codec.decoder(X, EXAMPLE, offset=100).decode(pa.py_buffer(head))
+            decoder.decode(pa.py_buffer(head))
         assert name not in str(caught.value)
 
     def test_frames_hops(self, codec: Any) -> None:
@@ -719,7 +723,8 @@ class CodecContract:
             ),
         ]
         data = b"".join(frame(record) for record in records)
-        observer = codec.observer(SEQUENCE, offset=100, record=10)
+        observer = codec.observer(SEQUENCE)
+        observer.seek(offset=100, record=10)
         assert observer.observe(pa.py_buffer(data)) == len(data)
         assert (observer.offset, observer.record, observer.needed) == (100 + len(data), 12, 12)
         one = Sighting(offset=100, record=10)

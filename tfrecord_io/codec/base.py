@@ -238,13 +238,11 @@ class Codec(Protocol):
 
     name: str
 
-    def decoder(
-        self, schema: pa.Schema, options: DecodeOptions, *, offset: int = 0, record: int = 0
-    ) -> BatchDecoder:
-        """Return a decoder into `schema` (wire types) that starts at this place of a file."""
+    def decoder(self, schema: pa.Schema, options: DecodeOptions) -> BatchDecoder:
+        """Return a decoder into `schema` (wire types) that starts at the beginning of a file."""
 
-    def observer(self, options: DecodeOptions, *, offset: int = 0, record: int = 0) -> Observer:
-        """Return an observer that starts at this place of a file."""
+    def observer(self, options: DecodeOptions) -> Observer:
+        """Return an observer that starts at the beginning of a file."""
 
     def encoder(self, schema: pa.Schema, record_type: str) -> BatchEncoder:
         """Return an encoder of batches of `schema`.

@@ -130,13 +130,10 @@ class NativeDecoder(_Cursor):
 class NativeObserver(_Cursor):
     """Frames to what a schema is inferred from; see `tfrecord_io.codec.base.Observer`."""
 
-    def __init__(self, options: DecodeOptions, *, offset: int, record: int) -> None:
+    def __init__(self, options: DecodeOptions) -> None:
+        limits = options.limits
         self._kernel: _native.Observer = _native.Observer(
-            options.record_type,
-            options.limits.max_record_bytes,
-            options.limits.max_features,
-            offset,
-            record,
+            options.record_type, limits.max_record_bytes, limits.max_features
         )
 
     def observe(self, data: pa.Buffer, start: int = 0) -> int:
@@ -188,9 +185,7 @@ class NativeCodec:
 
     name = "native"
 
-    def decoder(
-        self, schema: pa.Schema, options: DecodeOptions, *, offset: int = 0, record: int = 0
-    ) -> NativeDecoder:
+    def decoder(self, schema: pa.Schema, options: DecodeOptions) -> NativeDecoder:
         """See `tfrecord_io.codec.base.Codec.decoder`."""
         kernel = _native.Decoder(
             schema,
@@ -201,16 +196,12 @@ class NativeCodec:
             options.batch_bytes,
             options.limits.max_record_bytes,
             options.limits.max_features,
-            offset,
-            record,
         )
         return NativeDecoder(kernel, schema)
 
-    def observer(
-        self, options: DecodeOptions, *, offset: int = 0, record: int = 0
-    ) -> NativeObserver:
+    def observer(self, options: DecodeOptions) -> NativeObserver:
         """See `tfrecord_io.codec.base.Codec.observer`."""
-        return NativeObserver(options, offset=offset, record=record)
+        return NativeObserver(options)
 
     def encoder(self, schema: pa.Schema, record_type: str) -> NativeEncoder:
         """See `tfrecord_io.codec.base.Codec.encoder`; a batch brings its schema along."""

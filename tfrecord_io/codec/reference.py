@@ -92,17 +92,13 @@ class ReferenceCodec:
 
     name = "reference"
 
-    def decoder(
-        self, schema: pa.Schema, options: DecodeOptions, *, offset: int = 0, record: int = 0
-    ) -> ReferenceDecoder:
+    def decoder(self, schema: pa.Schema, options: DecodeOptions) -> ReferenceDecoder:
         """See `tfrecord_io.codec.base.Codec.decoder`."""
-        return ReferenceDecoder(schema, options, offset=offset, record=record)
+        return ReferenceDecoder(schema, options)
 
-    def observer(
-        self, options: DecodeOptions, *, offset: int = 0, record: int = 0
-    ) -> ReferenceObserver:
+    def observer(self, options: DecodeOptions) -> ReferenceObserver:
         """See `tfrecord_io.codec.base.Codec.observer`."""
-        return ReferenceObserver(options, offset=offset, record=record)
+        return ReferenceObserver(options)
 
     def encoder(self, schema: pa.Schema, record_type: str) -> ReferenceEncoder:
         """See `tfrecord_io.codec.base.Codec.encoder`."""
@@ -426,10 +422,8 @@ class _MisfitError(ValueError):
 class ReferenceDecoder(_FrameCursor):
     """Frames to record batches; see `tfrecord_io.codec.base.BatchDecoder`."""
 
-    def __init__(
-        self, schema: pa.Schema, options: DecodeOptions, *, offset: int, record: int
-    ) -> None:
-        super().__init__(offset, record, options.limits.max_record_bytes)
+    def __init__(self, schema: pa.Schema, options: DecodeOptions) -> None:
+        super().__init__(0, 0, options.limits.max_record_bytes)
         self._schema = schema
         self._options = options
         self._columns = [_Column(f.name, list_depth(f.type), leaf_type(f.type)) for f in schema]
@@ -441,7 +435,7 @@ class ReferenceDecoder(_FrameCursor):
 
     def fresh(self) -> ReferenceDecoder:
         """See `tfrecord_io.codec.base.BatchDecoder.fresh`."""
-        return ReferenceDecoder(self._schema, self._options, offset=0, record=0)
+        return ReferenceDecoder(self._schema, self._options)
 
     def _start_batch(self) -> None:
         self._rows: list[list[_Value]] = []
@@ -566,8 +560,8 @@ class _Seen:
 class ReferenceObserver(_FrameCursor):
     """Frames to what a schema is inferred from; see `tfrecord_io.codec.base.Observer`."""
 
-    def __init__(self, options: DecodeOptions, *, offset: int, record: int) -> None:
-        super().__init__(offset, record, options.limits.max_record_bytes)
+    def __init__(self, options: DecodeOptions) -> None:
+        super().__init__(0, 0, options.limits.max_record_bytes)
         self._options = options
         self._records = 0
         self._seen: dict[tuple[bool, str], _Seen] = {}

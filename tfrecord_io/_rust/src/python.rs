@@ -92,7 +92,7 @@ struct Decoder {
 #[pymethods]
 impl Decoder {
     #[new]
-    #[pyo3(signature = (schema, names, record_type, check_all, batch_rows, batch_bytes, max_record_bytes, max_features, offset, record))]
+    #[pyo3(signature = (schema, names, record_type, check_all, batch_rows, batch_bytes, max_record_bytes, max_features))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         schema: PyArrowType<Schema>,
@@ -103,11 +103,9 @@ impl Decoder {
         batch_bytes: usize,
         max_record_bytes: u64,
         max_features: usize,
-        offset: u64,
-        record: u64,
     ) -> PyResult<Self> {
         let bounds = Bounds { batch_rows, batch_bytes, max_features };
-        let cursor = Cursor::new(offset, record, max_record_bytes);
+        let cursor = Cursor::new(0, 0, max_record_bytes);
         let (schema, record_type) = (Arc::new(schema.0), record_type_of(record_type)?);
         let unknown = if check_all { Unknown::Check } else { Unknown::Skip };
         let inner = decode::Decoder::new(schema, &names, record_type, unknown, bounds, cursor)
@@ -189,14 +187,8 @@ fn kind_name(kind: Kind) -> &'static str {
 #[pymethods]
 impl Observer {
     #[new]
-    fn new(
-        record_type: &str,
-        max_record_bytes: u64,
-        max_features: usize,
-        offset: u64,
-        record: u64,
-    ) -> PyResult<Self> {
-        let cursor = Cursor::new(offset, record, max_record_bytes);
+    fn new(record_type: &str, max_record_bytes: u64, max_features: usize) -> PyResult<Self> {
+        let cursor = Cursor::new(0, 0, max_record_bytes);
         let inner = infer::Observer::new(record_type_of(record_type)?, max_features, cursor);
         Ok(Self { inner })
     }
