@@ -55,7 +55,7 @@ LAYERS = (
     ("listing", "foreign_files"),
     ("read_files", "read_schema", "read_tasks", "read", "write"),
     ("index_files", "verification", "record_options", "record_writer", "record_reader"),
-    ("train", "io", "python_io"),
+    ("train", "io", "python_io", "compat"),
     ("engines", "conversion"),
     ("statistics", "repairs"),
     ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_features", "tf_generator"),

@@ -458,6 +458,32 @@ def test_the_old_iterator_ends_with_a_file_in_a_store() -> None:
     assert list(records) == []
 
 
+def test_a_program_of_tensorflow_2_that_uses_the_old_names(tmp_path: Path) -> None:
+    program = """
+import tfrecord_io as tf
+
+def convert(titles, path):
+    with tf.compat.v1.python_io.TFRecordWriter(path) as writer:
+        for number, title in enumerate(titles):
+            example = tf.compat.v1.train.Example()
+            feature = example.features.feature
+            feature["title"].bytes_list.value.append(tf.compat.as_bytes(title))
+            feature["number"].int64_list.value.append(number)
+            writer.write(example.SerializeToString())
+
+def titles(path):
+    for record in tf.compat.v1.io.tf_record_iterator(path):
+        example = tf.train.Example.FromString(record)
+        yield tf.compat.as_str(example.features.feature["title"].bytes_list.value[0])
+"""
+    names: dict[str, Any] = {}
+    exec(program, names)
+    path = str(tmp_path / "titles.tfrecord")
+    names["convert"](["Ä", b"b"], path)
+    assert list(names["titles"](path)) == ["Ä", "b"]
+    assert sum(1 for _ in tfr.compat.v1.python_io.tf_record_iterator(path)) == 2
+
+
 def test_the_click_log_writer_of_a_recommender(tmp_path: Path) -> None:
     program = """
 import numpy as np

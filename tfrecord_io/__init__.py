@@ -51,7 +51,7 @@ from tfrecord_io.verification import Fault, VerifyReport, verify
 from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
-    from tfrecord_io import io, python_io, tf, torch, train
+    from tfrecord_io import compat, io, python_io, tf, torch, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
     from tfrecord_io.numpy_batches import Batches, Ragged, batches
@@ -105,6 +105,7 @@ __all__ = [
     "__version__",
     "batches",
     "clean",
+    "compat",
     "compute_statistics",
     "convert",
     "count_rows",
@@ -141,7 +142,7 @@ _LAZY = {
 
 
 #: Modules that are public names, imported when they are first used.
-_LAZY_MODULES = ("io", "python_io", "tf", "torch", "train")
+_LAZY_MODULES = ("compat", "io", "python_io", "tf", "torch", "train")
 
 
 def __getattr__(name: str) -> Any:

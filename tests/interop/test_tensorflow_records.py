@@ -82,6 +82,25 @@ def test_the_names_of_both_versions_are_there(tf: Any) -> None:
         names = {name for name in vars(theirs) if "record" in name.lower()}
         assert "tf_record_iterator" in names
         assert names <= set(ours.__all__)
+    old = tfr.compat.v1
+    assert (old.io, old.python_io, old.train) == (tfr.io, tfr.python_io, tfr.train)
+
+
+@pytest.mark.parametrize("name", ["as_bytes", "as_text", "as_str", "as_str_any"])
+@pytest.mark.parametrize(
+    "value", ["Ä", b"\xc3\x84", bytearray(b"x"), memoryview(b"x"), b"\xff", 5, None]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_text_becomes_bytes_as_in_tensorflow(tf: Any, name: str, value: Any, encoding: str) -> None:
+    def outcome(compat: Any) -> Any:
+        try:
+            made = getattr(compat, name)(value, encoding)
+        except (TypeError, UnicodeError) as error:
+            return type(error), str(error)
+        # Of a memoryview, its address.
+        return type(made), made if "memory at" not in str(made) else None
+
+    assert outcome(tfr.compat) == outcome(tf.compat)
 
 
 def test_what_is_there_after_a_flush(tf: Any, tmp_path: Path) -> None:
