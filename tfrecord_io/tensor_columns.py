@@ -45,6 +45,8 @@ class TensorColumn:
     default : object
         What stands for null where a column has single values, and for a null fixed-size list, then
         as a list; None if nothing does.
+    is_specified : bool
+        Whether it is read for a feature of a specification, which is where a default has its place.
     """
 
     name: str
@@ -52,6 +54,7 @@ class TensorColumn:
     ragged_rank: int
     inner: int | None
     default: Any = None
+    is_specified: bool = False
 
     @property
     def is_bytes(self) -> bool:
@@ -66,7 +69,7 @@ class TensorColumn:
 
 
 def tensor_columns(
-    schema: pa.Schema, defaults: Mapping[str, Any] | None
+    schema: pa.Schema, defaults: Mapping[str, Any] | None, *, are_specified: bool = False
 ) -> tuple[TensorColumn, ...]:
     """Return what the columns of a schema become.
 
@@ -76,6 +79,8 @@ def tensor_columns(
         Types that TFRecord can hold.
     defaults : mapping, optional
         By column, what stands for null.
+    are_specified : bool
+        See `TensorColumn.is_specified`.
 
     Raises
     ------
@@ -107,7 +112,14 @@ def tensor_columns(
         if field.name in given:
             default = _checked_default(field, leaf, given.pop(field.name))
         found.append(
-            TensorColumn(name=field.name, leaf=leaf, ragged_rank=rank, inner=inner, default=default)
+            TensorColumn(
+                name=field.name,
+                leaf=leaf,
+                ragged_rank=rank,
+                inner=inner,
+                default=default,
+                is_specified=are_specified,
+            )
         )
     if given:
         raise OptionError(f"defaults names {next(iter(given))!r}, and no such column is read")
@@ -234,9 +246,14 @@ def _decoded(array: pa.Array) -> pa.Array:
 
 
 def _null(column: TensorColumn) -> SchemaMismatchError:
-    advice = f"give it a value with defaults={{{column.name!r}: ...}}, or filter these rows out"
-    if column.inner is not None:
-        advice += ", or read it as lists of any length with schema"
+    if column.is_specified:
+        advice = (
+            "give its feature a default_value, make it a VarLenFeature, or filter these rows out"
+        )
+    else:
+        advice = f"give it a value with defaults={{{column.name!r}: ...}}, or filter these rows out"
+        if column.inner is not None:
+            advice += ", or read it as lists of any length with schema"
     return SchemaMismatchError(
         f"a row has no value of column {column.name!r}, and a tensor has no null: {advice}",
         feature=column.name,

@@ -445,9 +445,8 @@ def dataset(
         )
     if not stream.plan.schema.names:
         raise OptionError("columns is empty; a dataset needs at least one")
-    layout = _layout(
-        tensor_columns(stream.plan.schema, defaults), is_large=_has_large_values(stream)
-    )
+    found = tensor_columns(stream.plan.schema, defaults, are_specified=features is not None)
+    layout = _layout(found, is_large=_has_large_values(stream))
     if names is None:
         names = stream.plan.schema.names
     if label is not None and label not in names:

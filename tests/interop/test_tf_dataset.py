@@ -685,6 +685,19 @@ def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
         tfr.tf.dataset(data, batch_size=10, features={"x": double})
 
 
+def test_a_missing_value_of_a_specification_is_told_what_to_do(tf: Any, tmp_path: Path) -> None:
+    """It must not advise defaults, which are refused beside features."""
+    tfr.write_table(pa.table({"x": [1, None]}), tmp_path / "data")
+    for shape in ([], [1]):
+        features = {"x": tf.io.FixedLenFeature(shape, tf.int64)}
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"'x'.*default_value") as error:
+            list(tfr.tf.dataset(tmp_path / "data", batch_size=2, features=features))
+        assert "defaults=" not in str(error.value).partition("Traceback")[0]
+        features = {"x": tf.io.FixedLenFeature(shape, tf.int64, -1)}
+        (batch,) = tfr.tf.dataset(tmp_path / "data", batch_size=2, features=features)
+        assert batch["x"].numpy().ravel().tolist() == [1, -1]
+
+
 #: Rows of values in lists, [2 values, 1], none, none, and [3 values, none, 1, 2], in all the forms
 #: that tf.io.RaggedFeature knows; and places of these values in a matrix of 3 by 13.
 PARTS: list[dict[str, list[int]]] = [
