@@ -37,7 +37,7 @@ from tfrecord_io.tensor_columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tf_errors import as_tensorflow
 from tfrecord_io.tf_features import conformed
 from tfrecord_io.tf_generator import generated
-from tfrecord_io.tf_specs import columns_of, schema_of, tensorflow
+from tfrecord_io.tf_specs import columns_of, features_of, schema_of, tensorflow
 from tfrecord_io.training_rows import RowStream, plan_rows
 
 _Array: TypeAlias = np.ndarray[Any, Any]
@@ -349,7 +349,7 @@ def dataset(
     drop_remainder: bool = False,
     shard: tuple[int, int] | None = None,
     defaults: Mapping[str, Any] | None = None,
-    features: Mapping[str, Any] | None = None,
+    features: Mapping[str, Any] | tuple[Mapping[str, Any], Mapping[str, Any]] | None = None,
     schema: pa.Schema | None = None,
     filters: Filters = None,
     record_type: RecordType = "Example",
@@ -372,12 +372,14 @@ def dataset(
         The column that becomes the second of a pair of (features, label).
     shuffle, seed, drop_remainder, shard, defaults
         See `tfrecord_io.batches`. Each time the dataset is gone through, the order is another one.
-    features : mapping, optional
+    features : mapping or tuple of two, optional
         What to read as a specification for tf.io.parse_example, instead of a schema: tensors are
         then as it says, sparse ones among them, and lists of tf.io.FixedLenSequenceFeature filled
         up to the longest of their batch. Values of another kind, or another number of them, are an
         error, and so are indices and partitions of another number than their row's values. An empty
-        list is no values, whatever its kind.
+        list is no values, whatever its kind. Of a SequenceExample, the features of the context, or
+        these and those of the feature lists, as tf.io.parse_sequence_example takes them; the
+        tensors of both stand in one dict.
     schema, filters, record_type, compression, on_corrupt, storage_options
         See `tfrecord_io.read_table`.
     threads : int, optional
@@ -414,7 +416,9 @@ def dataset(
     if features is not None:
         if schema is not None or defaults is not None:
             raise OptionError("features says what schema and defaults would: give one of them")
-        schema, defaults = schema_of(features)
+        context, steps = features_of(features, record_type)
+        schema, defaults = schema_of(context, steps)
+        features = context | steps
         if columns is None:
             columns = [name for name in features if name != label]
     if label is not None and columns is not None:

@@ -49,9 +49,14 @@ def conformed(name: str, feature: Any, tensors: Mapping[str, Any]) -> Any:
 def _filled_up(tf: Any, ragged: Any, feature: Any) -> Any:
     """Return the lists of a batch, each filled up to the longest, as steps of the shape asked for.
 
-    The rule is that of tf.io.FixedLenSequenceFeature.
+    The rule is that of tf.io.FixedLenSequenceFeature. Feature lists are in steps already.
     """
     shape = tf.TensorShape(feature.shape)
+    if ragged.shape.rank > 2:
+        filled = ragged.to_tensor()
+        steps = tf.reshape(filled, [tf.shape(filled)[0], tf.shape(filled)[1], *shape])
+        steps.set_shape([filled.shape[0], None, *shape])
+        return steps
     step_size = math.prod(shape)
     lengths = ragged.row_lengths()
     are_whole = tf.debugging.assert_equal(

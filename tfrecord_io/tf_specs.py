@@ -231,8 +231,42 @@ def _of_dask(frame: Any) -> pa.Schema:
 # --- and back -------------------------------------------------------------------------------------
 
 
-def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
-    """Return the columns that a specification for tf.io.parse_example asks for, and defaults.
+def features_of(features: Any, record_type: RecordType) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the features of a specification: of records or their context, and of feature lists.
+
+    Raises
+    ------
+    OptionError
+        Neither a mapping nor, of a SequenceExample, two of them that have no name in common.
+    """
+    if not isinstance(features, tuple | list):
+        return settings(features, "features"), {}
+    if record_type != "SequenceExample" or len(features) != 2:
+        raise OptionError(
+            f"features is a {type(features).__name__} of {len(features)}; it must be a mapping of "
+            'names to features, or, with record_type="SequenceExample", two of them: those of the '
+            "context, and those of the feature lists"
+        )
+    context, steps = (settings(part, "features") for part in features)
+    if common := context.keys() & steps.keys():
+        raise OptionError(
+            f"features has {min(common)!r} in the context and among the feature lists; a column is "
+            "one of them"
+        )
+    return context, steps
+
+
+def schema_of(
+    features: Mapping[str, Any], steps: Mapping[str, Any]
+) -> tuple[pa.Schema, dict[str, Any]]:
+    """Return the columns that a specification asks for, and defaults.
+
+    Parameters
+    ----------
+    features : mapping
+        As tf.io.parse_example takes it.
+    steps : mapping
+        Of feature lists, as tf.io.parse_sequence_example takes it.
 
     Raises
     ------
@@ -243,14 +277,16 @@ def schema_of(features: Mapping[str, Any]) -> tuple[pa.Schema, dict[str, Any]]:
     tf = tensorflow()
     fields: dict[str, pa.Field] = {}
     defaults = {}
-    for name, feature in settings(features, "features").items():
-        for field in _fields_of(tf, name, feature):
-            other = fields.setdefault(field.name, field)
-            if other != field:
-                raise OptionError(
-                    f"features asks for {field.name!r} as {other.type} and, for {name!r}, as "
-                    f"{field.type}; a column can be read as one of them"
-                )
+    asked = [(name, field) for name, one in features.items() for field in _fields_of(tf, name, one)]
+    asked += [(name, _field_of_steps(tf, name, one)) for name, one in steps.items()]
+    for name, field in asked:
+        other = fields.setdefault(field.name, field)
+        if other != field:
+            raise OptionError(
+                f"features asks for {field.name!r} as {other.type} and, for {name!r}, as "
+                f"{field.type}; a column can be read as one of them"
+            )
+    for name, feature in features.items():
         if isinstance(feature, tf.io.FixedLenFeature) and feature.default_value is not None:
             shape = tf.TensorShape(feature.shape)
             values = _default_values(tf, name, feature, math.prod(shape))
@@ -304,6 +340,31 @@ def _fields_of(tf: Any, name: str, feature: Any) -> list[pa.Field]:
     return [pa.field(name, pa.list_(leaf, math.prod(shape)) if shape.rank else leaf)]
 
 
+def _field_of_steps(tf: Any, name: str, feature: Any) -> pa.Field:
+    kinds = (tf.io.FixedLenSequenceFeature, tf.io.VarLenFeature, tf.io.RaggedFeature)
+    leaf = _leaf_of(tf, feature.dtype) if isinstance(feature, kinds) else None
+    if leaf is None or getattr(feature, "partitions", None):
+        raise OptionError(
+            f"features has {feature!r} for {name!r}; of a feature list it must be a "
+            "FixedLenSequenceFeature, a VarLenFeature, or a RaggedFeature without partitions, of "
+            "int64, float32 or string"
+        )
+    if not isinstance(feature, tf.io.FixedLenSequenceFeature):
+        return pa.field(columns_of(name, feature)[-1], pa.list_(pa.list_(leaf)))
+    shape = tf.TensorShape(feature.shape)
+    if not shape.is_fully_defined() or not math.prod(shape):
+        raise OptionError(
+            f"features has {feature!r} for {name!r}; its shape must be known, and hold values"
+        )
+    if feature.default_value is not None:
+        raise OptionError(
+            f"features has {feature!r} for {name!r}; a feature list has no default_value: what is "
+            "filled up is 0, or an empty text"
+        )
+    step = pa.list_(leaf, math.prod(shape))
+    return pa.field(name, pa.list_(step), nullable=bool(feature.allow_missing))
+
+
 def _leaf_of(tf: Any, dtype: Any) -> pa.DataType | None:
     leaves = {tf.int64: pa.int64(), tf.float32: pa.float32(), tf.string: pa.binary()}
     try:
@@ -346,7 +407,8 @@ def _check_sequence(tf: Any, name: str, feature: Any, step_size: int) -> None:
     if not feature.allow_missing:
         raise OptionError(
             f"features has {feature!r} for {name!r}; lists of a batch are filled up to the longest "
-            "of them: say so by allow_missing=True, as tf.io.parse_example wants it"
+            "of them: say so by allow_missing=True, as tf.io.parse_example wants it; those of "
+            'feature lists stand in the second of two mappings, with record_type="SequenceExample"'
         )
     if not step_size:
         raise OptionError(f"features has {feature!r} for {name!r}; such a shape holds no values")

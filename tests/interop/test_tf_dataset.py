@@ -685,6 +685,138 @@ def test_a_specification_of_another_kind(tf: Any, data: Path) -> None:
         tfr.tf.dataset(data, batch_size=10, features={"x": double})
 
 
+def write_frames(target: Path, size: int, *, has_all: bool = False) -> list[bytes]:
+    """Write videos as YouTube-8M has them, some of them without frames; return the records."""
+    rows = [
+        {
+            "rgb": [["v" * size + str(n)]] * (n % 4),
+            "pose": [[step, 1.0, 2.0, n] for step in range(n % 4)],
+            "words": [[f"{step}"] * step for step in range(n % 4)],
+        }
+        if n % 5 != 4 or has_all
+        else {}
+        for n in range(11)
+    ]
+    text, numbers = pa.list_(pa.list_(pa.string())), pa.list_(pa.list_(pa.float32()))
+    table = pa.table(
+        {
+            "id": ["video"] * 11,
+            "labels": [list(range(n % 3)) for n in range(11)],
+            "rgb": pa.array([row.get("rgb") for row in rows], text),
+            "pose": pa.array([row.get("pose") for row in rows], numbers),
+            "words": pa.array([row.get("words") for row in rows], text),
+        }
+    )
+    tfr.write_table(table, target, record_type="SequenceExample")
+    (part,) = target.glob("part-*")
+    return list(tfr.TFRecordReader(part))
+
+
+@pytest.mark.parametrize("drop_remainder", [False, True])
+def test_a_specification_of_a_sequence(
+    tf: Any, tmp_path: Path, size: int, drop_remainder: bool
+) -> None:
+    io = tf.io
+    rows = write_frames(tmp_path / "data", size)
+    context = {
+        "id": io.FixedLenFeature([], tf.string),
+        "labels": io.VarLenFeature(tf.int64),
+        "none": io.FixedLenFeature([], tf.int64, -1),
+    }
+    for steps in (
+        {
+            "rgb": io.FixedLenSequenceFeature([], tf.string, allow_missing=True),
+            "pose": io.FixedLenSequenceFeature([4], tf.float32, allow_missing=True),
+            "absent": io.FixedLenSequenceFeature([2], tf.int64, allow_missing=True),
+            "words": io.VarLenFeature(tf.string),
+        },
+        {
+            "rgb": io.RaggedFeature(tf.string),
+            "pose": io.FixedLenSequenceFeature([2, 1, 2], tf.float32, allow_missing=True),
+            "text": io.RaggedFeature(tf.string, "words", row_splits_dtype=tf.int64),
+        },
+    ):
+        ours = tfr.tf.dataset(
+            tmp_path / "data",
+            batch_size=4,
+            features=(context, steps),
+            record_type="SequenceExample",
+            drop_remainder=drop_remainder,
+        )
+        records = tf.data.Dataset.from_tensor_slices(rows).batch(4, drop_remainder)
+        for mine, batch in zip(ours, records, strict=True):
+            ones, lists, _ = io.parse_sequence_example(batch, context, steps)
+            theirs = {**ones, **lists}
+            assert mine.keys() == theirs.keys()
+            for name, two in theirs.items():
+                one = mine[name]
+                assert type(one) is type(two), name
+                if isinstance(two, tf.RaggedTensor):
+                    assert one.row_splits.dtype == two.row_splits.dtype
+                if isinstance(two, tf.SparseTensor):
+                    assert one.dense_shape.numpy().tolist() == two.dense_shape.numpy().tolist()
+                    one, two = tf.sparse.to_dense(one), tf.sparse.to_dense(two)
+                assert listed(one) == listed(two), name
+                assert one.dtype == two.dtype
+
+
+def test_feature_spec_of_a_sequence_says_what_a_dataset_reads(tf: Any, tmp_path: Path) -> None:
+    write_frames(tmp_path / "data", 1, has_all=True)
+    spec = tfr.tf.feature_spec(tmp_path / "data", record_type="SequenceExample")
+    arguments: dict[str, Any] = {"batch_size": 11, "record_type": "SequenceExample"}
+    (one,) = tfr.tf.dataset(tmp_path / "data", features=spec, **arguments)
+    (two,) = tfr.tf.dataset(tmp_path / "data", **arguments)
+    assert {name: listed(one[name]) for name in one} == {name: listed(two[name]) for name in two}
+    (pair,) = tfr.tf.dataset(tmp_path / "data", features=spec, label="labels", **arguments)
+    assert listed(pair[1]) == listed(two["labels"])
+    assert sorted(pair[0]) == ["id", "pose", "rgb", "words"]
+
+
+def test_feature_lists_that_do_not_fit_a_specification(tf: Any, tmp_path: Path) -> None:
+    io = tf.io
+    rows = write_frames(tmp_path / "data", 1)
+    arguments: dict[str, Any] = {"batch_size": 11, "record_type": "SequenceExample"}
+    for steps, what in (
+        ({"pose": io.FixedLenSequenceFeature([4], tf.float32)}, "'pose' is missing"),
+        ({"pose": io.FixedLenSequenceFeature([3], tf.float32, True)}, "asks for 3"),
+        ({"pose": io.VarLenFeature(tf.int64)}, "'pose'"),
+        ({"id": io.VarLenFeature(tf.string)}, "'id'"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=what):
+            list(tfr.tf.dataset(tmp_path / "data", features=({}, steps), **arguments))
+        if "id" not in steps:
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                io.parse_sequence_example(rows, {}, steps)
+
+
+def test_specifications_of_sequences_that_are_refused(tf: Any, tmp_path: Path) -> None:
+    io = tf.io
+    rows = write_frames(tmp_path / "data", 1)
+    arguments: dict[str, Any] = {"batch_size": 11, "record_type": "SequenceExample"}
+    for feature, what in (
+        (io.FixedLenFeature([4], tf.float32), "of a feature list it must be"),
+        (io.SparseFeature("at", "pose", tf.float32, 4), "of a feature list it must be"),
+        (io.FixedLenSequenceFeature([4], tf.float32, True, 7.0), "has no default_value"),
+    ):
+        with pytest.raises(ValueError, match=r"Unsupported|must be None"):
+            io.parse_sequence_example(rows, {}, {"pose": feature})
+        with pytest.raises(tfr.OptionError, match=what):
+            tfr.tf.dataset(tmp_path / "data", features=({}, {"pose": feature}), **arguments)
+    kind = io.VarLenFeature(tf.float32)
+    by_two = io.RaggedFeature(tf.float32, partitions=[io.RaggedFeature.UniformRowLength(2)])
+    for features, what in (
+        (({}, {"pose": by_two}), "RaggedFeature without partitions"),
+        (({}, {"pose": io.FixedLenSequenceFeature([None], tf.float32)}), "shape must be known"),
+        (({"x": kind}, {"x": kind}), "'x' in the context and among the feature lists"),
+        (({"x": kind}, {"x": kind}, {}), "a tuple of 3"),
+        ({"pose": io.FixedLenSequenceFeature([4], tf.float32)}, "second of two mappings"),
+    ):
+        with pytest.raises(tfr.OptionError, match=what):
+            tfr.tf.dataset(tmp_path / "data", features=features, **arguments)
+    with pytest.raises(tfr.OptionError, match='record_type="SequenceExample"'):
+        tfr.tf.dataset(tmp_path / "data", batch_size=2, features=({}, {"pose": kind}))
+
+
 def test_a_missing_value_of_a_specification_is_told_what_to_do(tf: Any, tmp_path: Path) -> None:
     """It must not advise defaults, which are refused beside features."""
     tfr.write_table(pa.table({"x": [1, None]}), tmp_path / "data")
