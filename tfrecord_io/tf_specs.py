@@ -21,6 +21,7 @@ from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
 from tfrecord_io.options import RecordType, settings
 from tfrecord_io.read import plan_scan
+from tfrecord_io.read_files import Paths
 from tfrecord_io.schema import (
     check_writable,
     is_any_list,
@@ -63,10 +64,11 @@ def feature_spec(
 
     Parameters
     ----------
-    schema : pyarrow.Schema, frame, pyspark StructType, str or path-like
+    schema : pyarrow.Schema, frame, pyspark StructType, str, path-like or a list of paths
         The columns of the records: an Arrow schema, a Spark or Dask frame that is going to be
-        written, or the path of a data set. Of a path, all records are read to learn which features
-        are missing from some; its partition columns are none of the features.
+        written, or where records are, as for `tfrecord_io.read_table`. Of paths, all records are
+        read to learn which features are missing from some; partition columns are none of the
+        features.
     required : collection of str
         Columns that are known never to be missing.
     defaults : mapping, optional
@@ -183,7 +185,7 @@ def _fields(
     """Return the columns of records, those that are never missing as not nullable."""
     if isinstance(schema, pa.Schema):
         return schema
-    if isinstance(schema, str | os.PathLike):
+    if isinstance(schema, str | os.PathLike | list | tuple):
         return _of_path(schema, record_type, storage_options)
     package = type(schema).__module__.partition(".")[0]
     if package == "pyspark":
@@ -193,13 +195,13 @@ def _fields(
     if package == "dask":
         return _of_dask(schema)
     raise OptionError(
-        f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema, a path, or a Spark or "
-        "Dask frame"
+        f"schema is a {type(schema).__name__}; it must be a pyarrow.Schema, a path or "
+        "a list of them, or a Spark or Dask frame"
     )
 
 
 def _of_path(
-    path: str | os.PathLike[str],
+    path: Paths,
     record_type: RecordType,
     storage_options: Mapping[str, Any] | None,
 ) -> pa.Schema:

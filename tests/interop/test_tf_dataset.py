@@ -445,6 +445,16 @@ def test_spec_of_a_path_looks_at_every_record(tf: Any, tmp_path: Path) -> None:
     }
 
 
+def test_spec_of_the_files_that_a_pipeline_reads(tf: Any, tmp_path: Path) -> None:
+    for name, table in (("a", {"x": [1], "y": [0.5]}), ("b", {"x": [2]}), ("c", {"z": [1]})):
+        tfr.write_table(pa.table(table), tmp_path / name, float64="cast")
+    files = [str(next((tmp_path / name).glob("part-*"))) for name in "ab"]
+    expected = {"x": tf.io.FixedLenFeature([], tf.int64), "y": tf.io.RaggedFeature(tf.float32)}
+    assert tfr.tf.feature_spec(files) == tfr.tf.feature_spec(tuple(files)) == expected
+    with pytest.raises(tfr.OptionError, match="is not a path or URL"):
+        tfr.tf.feature_spec([pa.field("x", pa.int64())])
+
+
 def test_spec_of_a_dask_frame(tf: Any) -> None:
     import dask.dataframe as dd
 
