@@ -334,6 +334,24 @@ def test_reading_from_offset_to_offset(tmp_path: Path, options: object) -> None:
         reader.read(17)
 
 
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zlib.compress])
+@pytest.mark.parametrize("place", [0, 1, 7])
+def test_a_damaged_length_behind_sound_records_is_not_trusted(
+    tmp_path: Path, compress: Any, place: int
+) -> None:
+    """What it says goes beyond the end of the file, which is whole all the same."""
+    data = bytearray(framed([b"one", b"two", b"three", b"four"]))
+    data[38 + place] ^= 0x7F
+    (tmp_path / "a").write_bytes(compress(data))
+    for records in (
+        iter(tfr.TFRecordReader(tmp_path / "a")),
+        tfr.io.tf_record_iterator(tmp_path / "a"),
+    ):
+        assert [next(records), next(records)] == [b"one", b"two"]
+        with pytest.raises(tfr.ChecksumError, match=r"length.* byte offset 38, record 2"):
+            next(records)
+
+
 def test_damage(tmp_path: Path) -> None:
     data = bytearray(framed([b"one", b"two", b"three"]))
     data[19 + 12] ^= 1

@@ -214,6 +214,10 @@ class PayloadCursor(FrameCounter):
             max_record_bytes=self._max_record_bytes,
         )
         self._pass(data, start, consumed, len(self.payloads))
+        if consumed:
+            # The frame behind them may be the bad one that ended the list: its length is no measure
+            # before another call has looked at it.
+            self.needed = _HEADER_BYTES
         return consumed
 
 
