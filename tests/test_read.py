@@ -493,6 +493,14 @@ class TestManifest:
         with pytest.raises(SchemaMismatchError, match="record_type='SequenceExample'"):
             read_table(file.parent)
 
+    def test_payloads_of_any_record_type(self, tmp_path):
+        write_table(pa.table({"x": [1, 2], "p": ["01", "02"]}), tmp_path, partition_by="p")
+        table = read_table(tmp_path, record_type="ByteArray")
+        assert table["p"].to_pylist() == ["01", "02"]
+        files = sorted(tmp_path.rglob("part-*"))
+        frames = [frame(payload) for payload in table["byteArray"].to_pylist()]
+        assert frames == [file.read_bytes() for file in files]
+
 
 class TestPartsOfADataSet:
     """What is named is a part of a data set: its manifest says what the records hold."""

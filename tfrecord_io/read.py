@@ -203,7 +203,9 @@ def plan_scan(
         name_partitions_as(schema, listing)
         check_case(schema, listing)
     for manifest in listing.manifests:
-        check_manifest(manifest, file_format, record_type)
+        # Whatever its records are, each is its payload, too.
+        asked = manifest.record_type if record_type == "ByteArray" else record_type
+        check_manifest(manifest, file_format, asked)
     partitions = type_partitions(listing, schema, selection)
     if selection.was_seen and schema is not None and record_type != "ByteArray":
         check_unchanged(schema, partitions, listing)
