@@ -376,6 +376,26 @@ def test_paths(spark, wild):
         load(spark, first, basePath=second)
 
 
+def test_paths_with_commas(spark, tmp_path):
+    """As spark-tensorflow-connector took them: outside braces, commas are between paths."""
+    for name in ("a", "b1", "b2", "c,d"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x").write_bytes(examples({"name": name.encode()}))
+
+    def names(path, source="tfrecords", **schema):
+        return sorted(row.name for row in spark.read.load(path, format=source, **schema).collect())
+
+    two = f"{tmp_path}/a,{tmp_path}/b{{1,2}}"
+    assert names(two) == names(two, schema="name string") == ["a", "b1", "b2"]
+    by_option = spark.read.format("TFRecords").option("path", two).load()
+    assert by_option.count() == 3
+    assert names(f"{tmp_path}/c,d", "tfrecord") == names([f"{tmp_path}/c,d"]) == ["c,d"]
+    with pytest.raises(AnalysisException) as error:
+        names(f"{tmp_path}/a,{tmp_path}/none")
+    assert error.value.getCondition() == "PATH_NOT_FOUND"
+    assert f"{tmp_path}/none'" in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("paths", "options"),
     [

@@ -24,7 +24,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,7 +42,8 @@ from tfrecord_io.engines.spark.options import (
 )
 from tfrecord_io.engines.spark.row_batches import small_batches
 from tfrecord_io.engines.spark.settings import is_connect, of_session
-from tfrecord_io.engines.spark.source import NAMES, NOT_NEEDED, TFRecordSource
+from tfrecord_io.engines.spark.source import CONNECTOR_NAME, NAMES, NOT_NEEDED, TFRecordSource
+from tfrecord_io.engines.spark.stores import comma_separated
 
 _SAVE_MODES = {
     "error": "error",
@@ -255,9 +256,20 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         given = told.schema
         if given and not given.startswith("{"):
             given = own(self, path).schema.json()
+        if (told.source or "").lower() == CONNECTOR_NAME:
+            path, told = _of_connector(path, told)
         return load_columns(told.session, path, given, told.options)
 
     return load
+
+
+def _of_connector(path: Any, told: Reading) -> tuple[Any, Reading]:
+    """Return a path as the older connector took it: one text may hold several, with commas."""
+    options = {name.lower(): text for name, text in told.options.items()}
+    text = options.pop("path", None) if path is None else path
+    if not isinstance(text, str) or len(paths := comma_separated(text)) == 1:
+        return path, told
+    return paths, replace(told, options=options)
 
 
 def load_columns(

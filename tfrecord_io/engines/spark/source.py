@@ -40,8 +40,10 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
 
+#: The name of spark-tensorflow-connector's format.
+CONNECTOR_NAME = "tfrecords"
 #: The format's name, and that of the older connector.
-NAMES = ("tfrecord", "tfrecords")
+NAMES = ("tfrecord", CONNECTOR_NAME)
 
 #: Columns of the answer to a check.
 NEEDED, NOT_NEEDED = "needed", "not_needed"

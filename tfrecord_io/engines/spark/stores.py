@@ -42,6 +42,24 @@ def resolve(path: str, hadoop: Mapping[str, str]) -> str:
     return default.rstrip("/") + rooted
 
 
+def comma_separated(text: str) -> list[str]:
+    """Return the paths of a text that has them with commas, as Hadoop's jobs take it.
+
+    Examples
+    --------
+    >>> comma_separated("/a,/b/{x,y}")
+    ['/a', '/b/{x,y}']
+    """
+    found, depth = [""], 0
+    for sign in text:
+        depth += (sign == "{") - (sign == "}")
+        if sign == "," and depth <= 0:
+            found.append("")
+        else:
+            found[-1] += sign
+    return found
+
+
 def storage_options(url: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
     """Return the storage options that Hadoop's settings say for a URL.
 
