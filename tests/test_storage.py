@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import http.server
+import importlib.util
 import os
 import random
 import re
@@ -709,6 +710,22 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("s3://b/k", "s3a://b/k", "S3N://b/k"):
         with pytest.raises(MissingDependencyError, match=r"tfrecord-io\[s3\]"):
             open_storage(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [
+        ("gs://bucket/key", "gcsfs"),
+        ("az://container/key", "adlfs"),
+        # Of this one fsspec knows nothing until the package is there.
+        ("abfss://container@account.dfs.core.windows.net/key", "adlfs"),
+    ],
+)
+def test_a_missing_package_of_a_cloud_is_named(url: str, package: str) -> None:
+    if importlib.util.find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    with pytest.raises(MissingDependencyError, match=f"; install {package}$"):
+        open_storage(url)
 
 
 @pytest.mark.parametrize("name", ["run::1", "a::b/c::d", "tar::b", "a?b#c", "é %20"])

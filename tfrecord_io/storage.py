@@ -30,6 +30,13 @@ from tfrecord_io.web_files import WebFiles, unquoted
 #: Hadoop's names of the same store.
 _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
 
+#: What brings the usual stores; before that, fsspec knows nothing of "abfss".
+_PACKAGES = {
+    **{protocol: f"tfrecord-io[{protocol}]" for protocol in ("s3", "hdfs")},
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+}
+
 #: So many threads work with a remote store at least, however few the cores.
 _REMOTE_THREADS = 4
 
@@ -213,13 +220,12 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
-        extra = f"tfrecord-io[{protocol}]" if protocol in ("s3", "hdfs") else "its fsspec package"
-        raise MissingDependencyError(
-            f"{protocol}:// needs a package that is not installed; install {extra}"
-        ) from error
+        raise _missing_package(protocol) from error
     except (ValueError, TypeError) as error:
         # Other texts may tell what is secret.
         unknown = str(error).removeprefix("Protocol not known: ")
+        if unknown != str(error) and unknown in _PACKAGES:
+            raise _missing_package(unknown) from error
         why = f"fsspec knows no {unknown}://" if unknown != str(error) else type(error).__name__
         raise OptionError(f"{redact(url)} cannot be opened: {why}") from None
     except RuntimeError as error:
@@ -248,3 +254,10 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
             return FsspecStorage(filesystem, kind, begin="/"), ""
         inner = "."
     return FsspecStorage(filesystem, kind), inner
+
+
+def _missing_package(protocol: str) -> MissingDependencyError:
+    package = _PACKAGES.get(protocol, "its fsspec package")
+    return MissingDependencyError(
+        f"{protocol}:// needs a package that is not installed; install {package}"
+    )
