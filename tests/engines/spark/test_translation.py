@@ -34,6 +34,7 @@ from tfrecord_io.engines.spark.settings import (
 )
 from tfrecord_io.engines.spark.stores import resolve, storage_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, with_lists
+from tfrecord_io.schema import normal_schema
 
 CONF = {
     "spark.master": "local[3]",
@@ -245,6 +246,13 @@ def test_errors_name_options():
         'write with recordType="SequenceExample"; mode=PERMISSIVE (see emptyPartition)'
         f"{users} [feature 'record_type']"
     )
+
+
+def test_how_a_struct_is_taken_apart():
+    schema = pa.schema([("s", pa.list_(pa.struct([("a", pa.int32())])))])
+    with pytest.raises(UnsupportedTypeError) as error, in_words_of_spark():
+        normal_schema(schema)
+    assert 'columns of their own (select("column.field"))' in str(error.value)
 
 
 def test_columns_there_and_back():

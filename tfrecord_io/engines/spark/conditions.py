@@ -49,7 +49,7 @@ _CONDITIONS: tuple[tuple[type[Exception], str], ...] = (
     (TFRecordError, "TFRECORD_ERROR"),
 )
 
-#: What the core's texts name, and an option has another name for.
+#: What the core's texts name, and an option or a method has another name for.
 _OPTIONS = {
     "record_type": "recordType",
     "compression_level": "compressionLevel",
@@ -58,10 +58,11 @@ _OPTIONS = {
     "corrupt_column": "columnNameOfCorruptRecord",
     "on_corrupt='keep'": "mode=PERMISSIVE",
     "is_flat=False": "recursiveFileLookup=true",
+    "pyarrow.Table.flatten": 'select("column.field")',
     "time_zone": "the option timeZone or as spark.sql.session.timeZone",
 }
 #: Not in quotes and not in paths: there it is a user's word.
-_ARGUMENT = re.compile(rf"(?<![\w'\"/.=])(?:{'|'.join(_OPTIONS)})(?![\w'\"/])")
+_ARGUMENT = re.compile(rf"(?<![\w'\"/.=])(?:{'|'.join(map(re.escape, _OPTIONS))})(?![\w'\"/])")
 
 #: Spark's text about a worker that failed: a traceback that ends in ``module.Class: [NAME] text``.
 _IN_TRACEBACK = re.compile(
