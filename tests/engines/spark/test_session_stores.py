@@ -126,6 +126,7 @@ def test_bare_paths_are_of_the_default_file_system(spark, hdfs_server, tmp_path)
         frame.write.format("tfrecord").partitionBy("p").save(f"{name}/data")
         assert spark.read.format("tfrecord").load(f"{name}/data/p=1").count() == 3
         assert spark.read.format("tfrecord").load(f"{name}/data").columns == ["id", "p"]
+        assert spark.read.format("tfrecord").load(f"hdfs://{name}/data/*").count() == 6
         # What names its file system is where it says.
         frame.write.format("tfrecord").partitionBy("p").save(f"file://{tmp_path}/data")
         with pytest.raises(PySparkException, match="PATH_ALREADY_EXISTS"):

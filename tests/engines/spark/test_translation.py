@@ -125,6 +125,14 @@ def test_credentials_are_hidden():
         ("file:/a/b", "hdfs://name:8020", "file:/a/b"),
         ("hdfs://other/a", "hdfs://name:8020", "hdfs://other/a"),
         ("/a/b", "s3a://bucket", "s3a://bucket/a/b"),
+        # Of the default's scheme and without a host, it is the default's.
+        ("hdfs:///a/{b,c}", "hdfs://name:8020/", "hdfs://name:8020/a/{b,c}"),
+        ("hdfs:/a/b", "hdfs://name", "hdfs://name/a/b"),
+        ("HDFS:///a/b", "hdfs://name", "hdfs://name/a/b"),
+        ("hdfs:///a/b", "s3a://bucket", "hdfs:///a/b"),
+        ("hdfs:///a/b", "", "hdfs:///a/b"),
+        ("file:///a/b", "file:///", "file:///a/b"),
+        ("s3a://a/b", "s3a://bucket", "s3a://a/b"),
     ],
 )
 def test_paths_resolve_as_in_spark(path, default, expected):

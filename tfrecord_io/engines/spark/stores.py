@@ -12,12 +12,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+#: What stands before the path of a URL that names no host.
+_NO_HOST = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?://)?(?=/(?!/))")
 _S3_SCHEMES = ("s3", "s3a", "s3n")
 _S3A = "fs.s3a."
 
 
 def resolve(path: str, hadoop: Mapping[str, str]) -> str:
     """Return a path as a URL, a bare one as a path of the session's default file system.
+
+    So is a URL without a host that has the default's scheme.
 
     Parameters
     ----------
@@ -30,13 +34,20 @@ def resolve(path: str, hadoop: Mapping[str, str]) -> str:
     --------
     >>> resolve("/data/x", {"fs.defaultFS": "hdfs://name:8020"})
     'hdfs://name:8020/data/x'
+    >>> resolve("hdfs:///data/x", {"fs.defaultFS": "hdfs://name:8020"})
+    'hdfs://name:8020/data/x'
     >>> resolve("s3a://bucket/x", {"fs.defaultFS": "hdfs://name:8020"})
     's3a://bucket/x'
     >>> resolve("/data/x", {"fs.defaultFS": "file:///"})
     '/data/x'
     """
     default = hadoop.get("fs.defaultFS", "")
-    if _SCHEME.match(path) or not default or default.startswith("file:"):
+    if not default or default.startswith("file:"):
+        return path
+    found = _NO_HOST.match(path)
+    if found and found["scheme"].lower() == urlsplit(default).scheme:
+        return default.rstrip("/") + path[found.end() :]
+    if _SCHEME.match(path):
         return path
     rooted = path if path.startswith("/") else f"/user/{getpass.getuser()}/{path}"
     return default.rstrip("/") + rooted
