@@ -70,6 +70,16 @@ class TestRaise:
             read(GOOD[: OFFSETS[5] + there], function=function)
         check(caught.value, tmp_path, offset=OFFSETS[5], record=5)
 
+    def test_a_text_that_is_shorter_than_a_header(self, tmp_path, codec):
+        """Such as a count of records, which somebody put beside them."""
+        path = tmp_path / "count"
+        path.write_text("1234\n")
+        with pytest.raises(TruncatedRecordError, match=r"looks like text.* beside it, name"):
+            read_table(path, codec=codec)
+        path.write_bytes(frame(b"")[:5])
+        with pytest.raises(TruncatedRecordError, match=r"appended to it \["):
+            read_table(path, codec=codec)
+
     def test_truncation_tells_how_much_is_missing(self, read):
         needed = len(FRAMES[5])
         with pytest.raises(TruncatedRecordError, match=f"20 of its {needed} bytes"):

@@ -25,6 +25,7 @@ from typing import Any
 import pyarrow as pa
 
 from tfrecord_io.codec.base import HEADER_BYTES, OVERHEAD_BYTES, Codec, Cursor
+from tfrecord_io.codec.hints import foreign_format_hint
 from tfrecord_io.errors import (
     CompressionError,
     CorruptDataError,
@@ -255,9 +256,10 @@ def walk(
         if there <= 0:
             return
         if there < needed:
-            raise TruncatedRecordError(
-                _truncation(there, needed), offset=offset, record=cursor.record
-            )
+            what = _truncation(there, needed)
+            if offset == 0 and needed == _HEADER_BYTES:
+                what += foreign_format_hint(buffer.slice(start, there).to_pybytes())
+            raise TruncatedRecordError(what, offset=offset, record=cursor.record)
         if stop is not None and there > stop - offset:
             # Up to the stop, and over it by nothing but the last frame.
             buffer = buffer.slice(0, start + max(stop - offset, needed))

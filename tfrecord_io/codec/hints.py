@@ -32,7 +32,7 @@ def foreign_format_hint(head: bytes) -> str:
     Parameters
     ----------
     head : bytes
-        The first bytes of the file, 12 or more.
+        The first bytes of the file: 12 or more, or all that it has.
 
     Returns
     -------
