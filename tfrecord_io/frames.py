@@ -218,7 +218,7 @@ class PayloadCursor(FrameCounter):
         if consumed:
             # The frame behind them may be the bad one that ended the list: its length is no measure
             # before another call has looked at it.
-            self.needed = _HEADER_BYTES
+            self.needed = HEADER_BYTES
         return consumed
 
 
@@ -257,7 +257,7 @@ def walk(
             return
         if there < needed:
             what = _truncation(there, needed)
-            if offset == 0 and needed == _HEADER_BYTES:
+            if offset == 0 and needed == HEADER_BYTES:
                 what += foreign_format_hint(buffer.slice(start, there).to_pybytes())
             raise TruncatedRecordError(what, offset=offset, record=cursor.record)
         if stop is not None and there > stop - offset:
