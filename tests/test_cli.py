@@ -567,6 +567,15 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 
 
+def test_as_a_module(data):
+    command = [sys.executable, "-m", "tfrecord_io", "count", str(data)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)
+    command[-2:] = ["count", "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert told.startswith("Usage: tfrecord-io count")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_with_130(tmp_path, number):
     tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")

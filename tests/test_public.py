@@ -61,6 +61,7 @@ LAYERS = (
     ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_features", "tf_generator"),
     ("tf_dataset", "tf", "torch"),
     ("cli", "__init__"),
+    ("__main__",),
 )
 
 #: Where a name chooses an implementation, the choice is imported when it is made.
