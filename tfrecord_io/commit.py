@@ -401,8 +401,7 @@ def _wait_while_publishing(staging: Staging) -> str:
         if staging.is_dead(turn):
             raise CommitConflictError(
                 "a commit to the data set was cut off while it published; 'tfrecord-io clean' on "
-                "it, or the next "
-                "write to it, finishes it",
+                "it, or the next write to it, finishes it",
                 path=staging.storage.url(staging.root),
             )
         if time.monotonic() > deadline:

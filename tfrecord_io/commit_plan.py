@@ -288,8 +288,7 @@ def _check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> N
         raise SchemaMismatchError(
             "the data to be added have other columns than the data set: it has "
             f"{_difference(old_texts, new_texts)}, they have {_difference(new_texts, old_texts)}; "
-            "cast or reorder "
-            "them, or overwrite"
+            "cast or reorder them, or overwrite"
         )
 
 

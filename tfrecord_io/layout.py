@@ -183,8 +183,8 @@ def format_segments(
         if text == "" and empty_partition == "error":
             raise LayoutError(
                 f"partition column {name!r} has an empty string, which a folder's name can't tell "
-                "from null; replace "
-                'it, or write it as null with empty_partition="null"',
+                "from null; replace it, or write it as null with "
+                'empty_partition="null"',
                 feature=name,
             )
         if text == NULL_VALUE:

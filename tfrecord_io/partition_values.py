@@ -77,8 +77,7 @@ def value_texts(name: str, values: pa.Array) -> list[str | None]:
         return _utf8_texts(name, values)
     raise LayoutError(
         f"partition column {name!r} is of type {t}, and only numbers, booleans, dates, timestamps, "
-        "text and bytes can "
-        "name a folder",
+        "text and bytes can name a folder",
         feature=name,
     )
 
@@ -302,8 +301,7 @@ def _check_text(name: str, text: str, t: pa.DataType) -> None:
         if is_kind(t) and not pattern.fullmatch(text):
             raise LayoutError(
                 f"the folder value {text!r} of partition column {name!r} is not of type {t}; give "
-                "the column another "
-                "type in the schema",
+                "the column another type in the schema",
                 feature=name,
             )
 

@@ -94,8 +94,7 @@ def normal_type(t: pa.DataType) -> pa.DataType:
     if list_depth(t) > _MAX_LIST_DEPTH:
         raise UnsupportedTypeError(
             f"type {t} nests lists more than two deep, and TFRecord ends at lists of lists (of a "
-            "SequenceExample): "
-            "flatten the inner lists, or write them as bytes"
+            "SequenceExample): flatten the inner lists, or write them as bytes"
         )
     return _normal(t)
 
@@ -229,8 +228,8 @@ def check_writable(schema: pa.Schema, record_type: RecordType) -> None:
         if record_type == "Example" and list_depth(field.type) == _MAX_LIST_DEPTH:
             raise UnsupportedTypeError(
                 f"column {field.name!r} has the type {field.type}, a list of lists, which an "
-                "Example cannot hold: "
-                'write with record_type="SequenceExample", or flatten the lists',
+                "Example cannot hold: write with "
+                'record_type="SequenceExample", or flatten the lists',
                 feature=field.name,
             )
     if record_type == "ByteArray":
@@ -242,16 +241,16 @@ def _check_byte_array(schema: pa.Schema) -> None:
         names = ", ".join(repr(name) for name in schema.names) or "none"
         raise UnsupportedTypeError(
             f"a ByteArray record is one column of bytes, but there are {len(schema)} columns "
-            f"({names}): select the "
-            'one that holds the bytes, or write with record_type="Example"'
+            f"({names}): select the one that holds the bytes, or write with "
+            'record_type="Example"'
         )
     field = schema.field(0)
     t = normal_type(field.type)
     if not (pat.is_binary(t) or pat.is_string(t) or pat.is_fixed_size_binary(t)):
         raise UnsupportedTypeError(
             f"a ByteArray record is one column of bytes, but column {field.name!r} has the type "
-            f"{field.type}: cast "
-            'it to binary, or write with record_type="Example"',
+            f"{field.type}: cast it to binary, or write with "
+            'record_type="Example"',
             feature=field.name,
         )
 

@@ -273,8 +273,8 @@ class Staging:
         if owner is None or not isinstance(job_id, str) or not _JOB_ID.fullmatch(job_id):
             raise CommitStateUnknownError(
                 "the file that says which job commits cannot be understood; a newer version of "
-                "tfrecord-io may have "
-                "written it: look at the target, and remove the file if no job runs",
+                "tfrecord-io may have written it: look at the target, and remove the file if no "
+                "job runs",
                 path=self.storage.url(self.turn_path),
             )
         return Turn(job_id=job_id, owner=owner)
@@ -305,8 +305,8 @@ class Staging:
             if time.monotonic() > deadline:
                 raise CommitConflictError(
                     f"another job has been committing to the target for {TURN_SECONDS:.0f} "
-                    "seconds; try again, or run "
-                    "'tfrecord-io clean' on the target if that job is gone",
+                    "seconds; try again, or run 'tfrecord-io clean' on the target if that job is "
+                    "gone",
                     path=self.storage.url(self.root),
                 )
             time.sleep(_POLL_SECONDS)
