@@ -1,5 +1,6 @@
 import bz2
 import datetime
+import functools
 import gzip
 import os
 import pickle
@@ -23,6 +24,7 @@ from tfrecord_io.errors import (
     ManifestError,
     OptionError,
     SchemaMismatchError,
+    UnsupportedTypeError,
 )
 from tfrecord_io.formats.exact import leaves
 from tfrecord_io.manifest import Manifest, ManifestFile
@@ -492,6 +494,19 @@ class TestManifest:
         manifest(file.parent, [], record_type="SequenceExample")
         with pytest.raises(SchemaMismatchError, match="record_type='SequenceExample'"):
             read_table(file.parent)
+
+    def test_a_schema_that_no_byte_array_fits(self, tmp_path, codec):
+        write_table(pa.table({"x": [1, 2]}), tmp_path)
+        read = functools.partial(read_table, tmp_path, record_type="ByteArray", codec=codec)
+        for t in (pa.int64(), pa.list_(pa.binary())):
+            with pytest.raises(UnsupportedTypeError, match=r"'x' has the type.*read with") as error:
+                read(schema=pa.schema([("x", t)]))
+            assert error.value.feature == "x"
+        with pytest.raises(UnsupportedTypeError, match=r"2 columns \('a', 'b'\).* or read with"):
+            read(schema=pa.schema([("a", pa.binary()), ("b", pa.binary())]))
+        assert read(schema=pa.schema([])).num_rows == 2
+        (first, _) = read(schema=pa.schema([("a", pa.binary_view())]))["a"].to_pylist()
+        assert read(schema=pa.schema([("b", pa.binary(len(first)))]))["b"][0].as_py() == first
 
     def test_payloads_of_any_record_type(self, tmp_path):
         write_table(pa.table({"x": [1, 2], "p": ["01", "02"]}), tmp_path, partition_by="p")

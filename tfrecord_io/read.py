@@ -58,7 +58,7 @@ from tfrecord_io.read_schema import (
     written_types,
 )
 from tfrecord_io.read_tasks import Starts, cut_tasks, may_be_plain, whole_task
-from tfrecord_io.schema import check_schema, wire_schema
+from tfrecord_io.schema import check_byte_array, check_schema, wire_schema
 from tfrecord_io.storage import threads_for
 
 #: Takes the path or URL through which a file was found, and the file, and returns it with marks.
@@ -225,6 +225,8 @@ def plan_scan(
     )
     if schema is not None:
         file_schema = pa.schema([field for field in schema if field.name not in partitions.names])
+        if record_type == "ByteArray":
+            check_byte_array(file_schema, "read")
     elif record_type == "ByteArray":
         file_schema = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())])
     else:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Container
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.types as pat
@@ -233,15 +234,21 @@ def check_writable(schema: pa.Schema, record_type: RecordType) -> None:
                 feature=field.name,
             )
     if record_type == "ByteArray":
-        _check_byte_array(schema)
+        check_byte_array(schema, "write")
 
 
-def _check_byte_array(schema: pa.Schema) -> None:
+def check_byte_array(schema: pa.Schema, verb: Literal["read", "write"]) -> None:
+    """Raise `UnsupportedTypeError` unless a schema is one column of bytes; `verb` is for the text.
+
+    Columns that are not read are nobody's: a schema to read with may be empty.
+    """
     if len(schema) != 1:
+        if verb == "read" and not len(schema):
+            return
         names = ", ".join(repr(name) for name in schema.names) or "none"
         raise UnsupportedTypeError(
             f"a ByteArray record is one column of bytes, but there are {len(schema)} columns "
-            f"({names}): select the one that holds the bytes, or write with "
+            f"({names}): select the one that holds the bytes, or {verb} with "
             'record_type="Example"'
         )
     field = schema.field(0)
@@ -249,7 +256,7 @@ def _check_byte_array(schema: pa.Schema) -> None:
     if not (pat.is_binary(t) or pat.is_string(t) or pat.is_fixed_size_binary(t)):
         raise UnsupportedTypeError(
             f"a ByteArray record is one column of bytes, but column {field.name!r} has the type "
-            f"{field.type}: cast it to binary, or write with "
+            f"{field.type}: make it binary, or {verb} with "
             'record_type="Example"',
             feature=field.name,
         )
