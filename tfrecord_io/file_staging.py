@@ -16,18 +16,14 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfrecord_io.ownership import Owner, owner_of
+from tfrecord_io.ownership import OWNER_TEXT, Owner, owner_of
 from tfrecord_io.staging import STALE_AFTER_SECONDS, Staging
 from tfrecord_io.storage import Storage, Upload
 
 #: Bytes of the target's name that the hidden folder repeats; names end at 255.
 _NAME_BYTES = 120
 
-_HIDDEN = re.compile(
-    r"\.(?P<target>.*)\.(?P<host>[0-9a-f]{12})-(?P<pid>[0-9]{1,10})-(?P<started>[0-9A-Za-z]{1,32})"
-    r"-[0-9a-f]{8}",
-    re.DOTALL,
-)
+_HIDDEN = re.compile(rf"\.(?P<target>.*)\.{OWNER_TEXT}-[0-9a-f]{{8}}", re.DOTALL)
 
 #: Notes of uploads, see `tfrecord_io.storage_protocol.Storage.create_sink`.
 _NOTE = "upload-"
@@ -42,9 +38,7 @@ def behind_link(storage: Storage, path: str) -> str:
 
 def hidden_name(target: str) -> str:
     """Return a new name of a folder in which this process stages a file of that name."""
-    owner = owner_of()
-    process = f"{owner.host}-{owner.pid}-{owner.started}"
-    return f".{_shortened(target)}.{process}-{secrets.token_hex(4)}"
+    return f".{_shortened(target)}.{owner_of()}-{secrets.token_hex(4)}"
 
 
 def _shortened(name: str) -> str:
@@ -87,8 +81,7 @@ def hidden_folders(
         match = _HIDDEN.fullmatch(name)
         if match is None or (target is not None and match["target"] != _shortened(target)):
             continue
-        owner = Owner(host=match["host"], pid=int(match["pid"]), started=match["started"])
-        alive = owner.is_alive
+        alive = Owner.of_name(match).is_alive
         if alive is None:
             try:
                 alive = storage.age_seconds(f"{folder}/{name}") < stale_after

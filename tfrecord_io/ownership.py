@@ -12,9 +12,13 @@ import functools
 import hashlib
 import os
 import platform
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+
+#: What `Owner` writes of a process into names.
+OWNER_TEXT = r"(?P<host>[0-9a-f]{12})-(?P<pid>[0-9]{1,10})-(?P<started>[0-9A-Za-z]{1,32})"
 
 #: Of a process of which no more can be known than that it is there.
 _HIDDEN = ""
@@ -38,6 +42,14 @@ class Owner:
     host: str
     pid: int
     started: str
+
+    def __str__(self) -> str:
+        return f"{self.host}-{self.pid}-{self.started}"
+
+    @classmethod
+    def of_name(cls, match: re.Match[str]) -> Owner:
+        """Return the process that a name tells, which has `OWNER_TEXT` in it."""
+        return cls(host=match["host"], pid=int(match["pid"]), started=match["started"])
 
     @property
     def is_alive(self) -> bool | None:

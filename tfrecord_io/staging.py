@@ -43,7 +43,7 @@ from tfrecord_io.errors import (
     OptionError,
 )
 from tfrecord_io.layout import parse_part_name
-from tfrecord_io.ownership import Owner, owner_of
+from tfrecord_io.ownership import OWNER_TEXT, Owner, owner_of
 from tfrecord_io.storage import Storage, Upload
 
 #: The hidden folder's name.
@@ -56,10 +56,7 @@ STALE_AFTER_SECONDS = 24 * 60 * 60
 TURN_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 
-_JOB_ID = re.compile(
-    r"(?P<host>[0-9a-f]{12})-(?P<pid>[0-9]{1,10})-(?P<started>[0-9A-Za-z]{1,32})"
-    r"-(?P<levels>[0-9]{1,3})-[0-9a-f]{8}"
-)
+_JOB_ID = re.compile(rf"{OWNER_TEXT}-(?P<levels>[0-9]{{1,3}})-[0-9a-f]{{8}}")
 
 #: The turn, a claim: both small.
 _MAX_RECORD_BYTES = 64 * 1024
@@ -150,7 +147,7 @@ class Staging:
         levels = 0
         for _ in range(_SETUP_TRIES):
             levels = max(levels, self._new_levels())
-            job_id = f"{owner.host}-{owner.pid}-{owner.started}-{levels}-{secrets.token_hex(4)}"
+            job_id = f"{owner}-{levels}-{secrets.token_hex(4)}"
             try:
                 self.storage.make_folders(self.folder)
                 self.storage.make_folder(self.job_folder(job_id))
@@ -249,10 +246,7 @@ class Staging:
     def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
         """Return whether the process that runs a job is gone."""
         match = _JOB_ID.fullmatch(job_id)
-        alive = None
-        if match:
-            owner = Owner(host=match["host"], pid=int(match["pid"]), started=match["started"])
-            alive = owner.is_alive
+        alive = Owner.of_name(match).is_alive if match else None
         return not alive if alive is not None else self._is_old(job_id, stale_after)
 
     def _is_old(self, job_id: str, stale_after: float) -> bool:
