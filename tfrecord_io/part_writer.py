@@ -74,7 +74,7 @@ def file_format(job: WriteJob, map_pieces: Map = map) -> FileFormat:
     # Loaded on demand: most writes need no other format.
     from tfrecord_io.formats.writing import OtherFormat
 
-    return OtherFormat(job)
+    return OtherFormat(job, map_pieces)
 
 
 def check_file_format(

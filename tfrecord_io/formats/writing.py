@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_views import without_any_views, without_dictionary_views
-from tfrecord_io.compression import Compression, compressor, suffix
+from tfrecord_io.compression import Compression, Map, compressor, suffix
 from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import (
@@ -71,8 +71,9 @@ def check_writable(
 class OtherFormat:
     """Files of a format of `tfrecord_io.formats`; see `tfrecord_io.part_writer.FileFormat`."""
 
-    def __init__(self, job: WriteJob) -> None:
+    def __init__(self, job: WriteJob, map_pieces: Map = map) -> None:
         self._job = job
+        self._map_pieces = map_pieces
         self._format = get_format(job.file_format)
         self._fields = list(job.data_schema)
         self._schema = normal_schema(job.data_schema)
@@ -101,7 +102,7 @@ class OtherFormat:
 
     def open(self, sink: Sink) -> FileWriter:
         """Begin a file."""
-        return _Writer(sink, self._format, self._schema, self._job)
+        return _Writer(sink, self._format, self._schema, self._job, self._map_pieces)
 
 
 def extension_of(found: Format, compression: Compression | None) -> str:
@@ -137,9 +138,11 @@ class _SinkFile(io.RawIOBase):
 class _CompressedFile(io.RawIOBase):
     """A sink as a file object that compresses what is written."""
 
-    def __init__(self, sink: Sink, compression: Compression, level: int | None) -> None:
+    def __init__(
+        self, sink: Sink, compression: Compression, level: int | None, map_pieces: Map
+    ) -> None:
         self._sink = sink
-        self._stream = compressor(compression, level)
+        self._stream = compressor(compression, level, map_pieces)
         self._taken = 0
 
     def writable(self) -> bool:
@@ -161,14 +164,16 @@ class _CompressedFile(io.RawIOBase):
 class _Writer:
     """Writes one part file."""
 
-    def __init__(self, sink: Sink, found: Format, schema: pa.Schema, job: WriteJob) -> None:
+    def __init__(
+        self, sink: Sink, found: Format, schema: pa.Schema, job: WriteJob, map_pieces: Map
+    ) -> None:
         self._sink = sink
         self._is_grouped = found.is_grouped
         self._compressed: _CompressedFile | None = None
         inner, level = job.compression, job.compression_level
         stream: io.RawIOBase = _SinkFile(sink)
         if found.is_wrapped and inner is not None:
-            stream = self._compressed = _CompressedFile(sink, inner, level)
+            stream = self._compressed = _CompressedFile(sink, inner, level, map_pieces)
             inner, level = None, None
         self._table: TableWriter = found.open_writer(cast("BinaryIO", stream), schema, inner, level)
         self._rows = 0
