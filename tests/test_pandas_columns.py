@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.trees import tree
 from tfrecord_io.engines.local import read_table
-from tfrecord_io.errors import InferenceError, UnsupportedTypeError
+from tfrecord_io.errors import InferenceError, TFRecordWarning, UnsupportedTypeError
 from tfrecord_io.pandas_columns import to_arrow, to_table
 from tfrecord_io.write import write_table
 
@@ -218,16 +218,30 @@ class TestFrames:
     def test_an_index_that_is_no_plain_range_is_a_column(self):
         frame = pd.DataFrame({"v": [1, 2]})
         assert to_table(frame).to_pydict() == {"v": [1, 2]}
+        frame.index = pd.Index(["a", "b"], name="w")
+        assert to_table(frame).to_pydict() == {"v": [1, 2], "w": ["a", "b"]}
         frame.index = pd.MultiIndex.from_tuples([("a", 1), ("b", 2)], names=["w", None])
-        found = to_table(frame)
+        with pytest.warns(TFRecordWarning, match="__index_level_1__"):
+            found = to_table(frame)
         assert found.to_pydict() == {"v": [1, 2], "w": ["a", "b"], "__index_level_1__": [1, 2]}
         # As pyarrow does it.
         assert found.equals(pa.Table.from_pandas(frame), check_metadata=False)
         frame.index = pd.Index([3, 4], name="v")
-        assert to_table(frame).to_pydict() == {"v": [1, 2], "__index_level_0__": [3, 4]}
+        with pytest.warns(TFRecordWarning, match="__index_level_0__"):
+            assert to_table(frame).to_pydict() == {"v": [1, 2], "__index_level_0__": [3, 4]}
         frame.index = pd.Index([DATE, TIME], name="i")
         with pytest.raises(InferenceError, match="'i'"):
             to_table(frame)
+
+    def test_rows_that_were_chosen(self, tmp_path: Path):
+        frame = pd.DataFrame({"v": [1, 2, 3]})
+        chosen = frame[frame["v"] != 2]
+        with pytest.warns(TFRecordWarning, match=r"reset_index\(drop=True\)") as warned:
+            write_table(chosen, tmp_path / "out")
+        assert warned[0].filename == __file__
+        assert read_table(tmp_path / "out").column_names == ["v", "__index_level_0__"]
+        write_table(chosen.reset_index(drop=True), tmp_path / "new")
+        assert read_table(tmp_path / "new").column_names == ["v"]
 
     def test_rows_without_columns(self):
         assert to_table(pd.DataFrame(index=range(3))).num_rows == 3

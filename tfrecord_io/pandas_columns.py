@@ -23,7 +23,13 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pandas.api.types import infer_dtype, is_object_dtype, is_string_dtype
 
-from tfrecord_io.errors import InferenceError, TFRecordError, UnsupportedTypeError
+from tfrecord_io.errors import (
+    InferenceError,
+    TFRecordError,
+    TFRecordWarning,
+    UnsupportedTypeError,
+    warn,
+)
 from tfrecord_io.schema import leaf_type, list_depth, with_leaf
 
 
@@ -52,6 +58,11 @@ def to_table(frame: pd.DataFrame) -> pa.Table:
     ------
     UnsupportedTypeError, InferenceError
         See `check_names` and `to_arrow`.
+
+    Warns
+    -----
+    TFRecordWarning
+        A level of the index has no name, or that of a column.
     """
     columns = {name: frame.iloc[:, at] for at, name in enumerate(frame.columns)}
     check_names(list(frame.columns))
@@ -60,6 +71,13 @@ def to_table(frame: pd.DataFrame) -> pa.Table:
             # Named as pyarrow names it.
             free = f"__index_level_{level}__" if name is None or name in columns else name
             columns[free] = pd.Series(frame.index.get_level_values(level), name=free)
+            if free != name:
+                # Rows that were chosen, sorted or put together have such an index.
+                warn(
+                    f"the frame's index becomes the column {free!r}; write "
+                    "frame.reset_index(drop=True) to leave it out, or rename the index",
+                    TFRecordWarning,
+                )
     if not columns:
         return pa.Table.from_pandas(frame)
     check_names(list(columns))

@@ -293,8 +293,9 @@ def write_table(
     ----------
     data : pyarrow.Table, RecordBatch, RecordBatchReader, iterable of batches, or any Arrow stream
         Polars, DuckDB and others with ``__arrow_c_stream__`` are streams. Of a pandas frame, an
-        index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``, and
-        objects must be of one kind in a column. Streams are written in bounded memory.
+        index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``
+        (``frame.reset_index(drop=True)`` is written without it), and objects must be of one kind in
+        a column. Streams are written in bounded memory.
     path : str or path-like
         The target folder; a local path or URL.
     schema : pyarrow.Schema, optional
@@ -327,6 +328,8 @@ def write_table(
     -----
     PrecisionWarning
         Once, with all columns whose values were narrowed to float32.
+    TFRecordWarning
+        The index of a pandas frame has no name, and becomes the column ``__index_level_0__``.
     """
     positive("rows_per_task", rows_per_task)
     if threads is not None:
