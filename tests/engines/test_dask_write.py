@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import dask
+import dask.array
 import dask.bag
 import dask.dataframe as dd
 import fsspec
@@ -581,6 +582,9 @@ class TestRefused:
         for wrong, hint in (
             (TABLE.to_pandas(), "write_table"),
             (frame_of(TABLE)["i"], "to_frame"),
+            (dask.array.ones((2, 2)), "to_dask_dataframe"),
+            (frame_of(TABLE).to_delayed(), "from_delayed"),
+            (dask.bag.from_sequence([{"i": 1}]), "to_dataframe"),
             ([1, 2], "write_table"),
             (3, "write_table"),
         ):
@@ -596,6 +600,11 @@ class TestRefused:
         with pytest.raises(tfr.OptionError, match="futures"):
             delayed.compute(asynchronous=True)
         assert tree(tmp_path) == {}
+
+    def test_futures(self, tmp_path, cluster):
+        futures = cluster.scatter([TABLE.to_pandas()])
+        with pytest.raises(tfr.OptionError, match=r"from_delayed.* futures"):
+            tfr.to_tfrecord(futures, tmp_path / "out")
 
     def test_a_shuffle_by_objects_that_are_lists(self, tmp_path):
         pandas = pd.DataFrame({"l": [[1], [2], [1]], "x": [1, 2, 3]})

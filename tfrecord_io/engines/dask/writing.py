@@ -526,15 +526,14 @@ def _of_records(df: Any, record_type: RecordType) -> tuple[Mapping[Any, Any], Se
     else:
         delayed = [df]
     if not delayed or not all(isinstance(one, Delayed) for one in delayed):
-        is_series = _is_a(df, "dask.dataframe", "Series")
         raise OptionError(
             f"df is a {type(df).__name__}; it must be a Dask DataFrame, or a bag or Delayed "
-            "objects of raw records; "
-            + ("use df.to_frame()" if is_series else "write_table writes what is in memory")
+            f"objects of raw records; {_advice(df, delayed)}"
         )
     if record_type != "ByteArray":
         raise OptionError(
-            f"raw records are written with record_type='ByteArray', and it is {record_type!r}"
+            f"raw records are written with record_type='ByteArray', and it is {record_type!r}; "
+            "rows become a frame by dd.from_delayed, those of a bag by its to_dataframe"
         )
     graph: dict[Any, Any] = {}
     seen: set[int] = set()
@@ -544,3 +543,14 @@ def _of_records(df: Any, record_type: RecordType) -> tuple[Mapping[Any, Any], Se
             seen.add(id(one.dask))
             graph.update(one.dask)
     return graph, [one.key for one in delayed]
+
+
+def _advice(df: Any, delayed: Sequence[Any]) -> str:
+    """Return how something else is written."""
+    if _is_a(df, "dask.dataframe", "Series"):
+        return "use df.to_frame()"
+    if hasattr(df, "to_dask_dataframe"):
+        return "use df.to_dask_dataframe()"
+    if any(_is_a(one, "distributed", "Future") for one in delayed):
+        return "from_delayed of dask.dataframe and of dask.bag takes futures"
+    return "write_table writes what is in memory"
