@@ -258,8 +258,10 @@ def read_tfrecord(
     dtype_backend : {"pyarrow", "numpy_nullable"} or None
         Arrow's dtypes, which keep every type; pandas' nullable ones; or, with None, NumPy's, in
         which integers with nulls become floats, and booleans with nulls, lists and bytes become
-        objects. A time that is no whole microsecond, or a date beyond the year 9999, is an error
-        with all but Arrow's; with None, so is an integer beyond 2**53 in a partition with nulls.
+        objects. Only of NumPy's does Dask make arrays of numbers (``to_dask_array``), and only of
+        Arrow's no DatetimeIndex. A time that is no whole microsecond, or a date beyond the year
+        9999, is an error with all but Arrow's; with None, so is an integer beyond 2**53 in a
+        partition with nulls.
     storage_options : mapping, optional
         For the fsspec file system.
     filesystem : fsspec.AbstractFileSystem, optional
