@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import itertools
 import pickle
 import random
@@ -161,6 +162,19 @@ def test_pandas_frames(tmp_path: Path) -> None:
     named = pd.DataFrame({"v": [1, 2]}, index=pd.Index([7, 8], name="w"))
     write_table(named, tmp_path / "named")
     assert data_files(tmp_path / "named") == expected_files([{"v": 1, "w": 7}, {"v": 2, "w": 8}])
+
+
+def test_chunks_of_pandas_frames(tmp_path: Path) -> None:
+    def chunks() -> Iterator[pd.DataFrame]:
+        return pd.read_csv(io.StringIO("n,s\n5,x\n,\n6,\n"), chunksize=2)
+
+    with pytest.raises(OptionError, match=r"from_pandas\(frame, schema\)"):
+        write_table(chunks(), tmp_path / "out")
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    tables = (pa.Table.from_pandas(chunk, schema) for chunk in chunks())
+    write_table(tables, tmp_path / "out", schema=schema)
+    rows = [{"n": 5, "s": "x"}, {"n": None, "s": None}, {"n": 6, "s": None}]
+    assert data_files(tmp_path / "out") == expected_files(rows)
 
 
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=10), st.integers(1, 60))

@@ -295,7 +295,9 @@ def write_table(
         Polars, DuckDB and others with ``__arrow_c_stream__`` are streams. Of a pandas frame, an
         index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``
         (``frame.reset_index(drop=True)`` is written without it), and objects must be of one kind in
-        a column. Streams are written in bounded memory.
+        a column. Chunks, as ``pandas.read_csv`` makes them, are written together as
+        ``(pyarrow.Table.from_pandas(chunk, schema) for chunk in chunks)``, with this `schema` given
+        here as well. Streams are written in bounded memory.
     path : str or path-like
         The target folder; a local path or URL.
     schema : pyarrow.Schema, optional
@@ -367,8 +369,7 @@ def write_table(
 
 
 def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
-    pandas = sys.modules.get("pandas")
-    if pandas is not None and isinstance(data, pandas.DataFrame):
+    if _is_pandas(data):
         from tfrecord_io.pandas_columns import to_table
 
         data = to_table(data)
@@ -424,6 +425,13 @@ def _all_batches(*groups: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 def _checked_batch(item: object) -> pa.RecordBatch | pa.Table:
     if isinstance(item, pa.RecordBatch | pa.Table):
         return item
+    advice = ", as pyarrow.Table.from_pandas(frame, schema) makes them, of one schema for all"
     raise OptionError(
         f"data holds a {type(item).__name__}; it must hold pyarrow record batches or tables"
+        + (advice if _is_pandas(item) else "")
     )
+
+
+def _is_pandas(data: object) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame)
