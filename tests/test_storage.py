@@ -45,7 +45,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.remote_sink import Spool
 from tfrecord_io.s3_storage import MARKER, S3Storage
-from tfrecord_io.storage import LocalStorage, Storage, open_storage, redact
+from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, redact
 
 
 def shown(error: BaseException) -> str:
@@ -400,6 +400,19 @@ class TestS3(StorageContract):
         )
         storage.make_folders(root)
         return storage, root
+
+    def test_markers_of_other_writers(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        files = [f"{root}/p=1/part", f"{root}/p=_$folder$/part"]
+        for path in files:
+            storage.write_bytes(path, b"data")
+        for marker in ("p=1/", "p=1_$folder$", "p=2_$folder$", "p=1/q=1_$folder$"):
+            storage.write_bytes(f"{root}/{marker}", b"")
+        assert [info.path for info in storage.list_files(root)] == files
+        assert [*storage.glob(f"{root}/p=*")] == [path.removesuffix("/part") for path in files]
+        assert storage.tree(root) == Tree(
+            files=("p=1/part", "p=_$folder$/part"), folders=("p=1", "p=1/q=1", "p=2")
+        )
 
     def test_a_folder_goes_while_something_is_added(
         self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch

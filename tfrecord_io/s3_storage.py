@@ -58,6 +58,9 @@ _PARTS_OF_A_SIZE = 2_000
 #: What makes a folder.
 MARKER = ".folder"
 
+#: What Amazon EMR and Hadoop's s3n put behind a folder's name, for the key of its marker beside it.
+_MARKER_BESIDE = "_$folder$"
+
 #: What a key may hold, and lists and a request to delete several may not: https://www.w3.org/TR/xml/#charsets
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -210,11 +213,13 @@ class S3Storage:
     def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
         self._filesystem.invalidate_cache()
         found = self._run(lambda: self._filesystem._glob(pattern, detail=True), pattern)
-        return {
-            path: None if details["type"] == "directory" else _info(path, details["size"], details)
-            for path, details in sorted(found.items())
-            if _folder_of(path) is None
-        }
+        fitting: dict[str, FileInfo | None] = {}
+        for path, details in sorted(found.items()):
+            is_folder = details["type"] == "directory"
+            # A folder may have any name.
+            if _folder_of(path.removesuffix(_MARKER_BESIDE) if is_folder else path) is None:
+                fitting[path] = None if is_folder else _info(path, details["size"], details)
+        return fitting
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files, folders = [], []
@@ -641,6 +646,8 @@ class _PartsUpload:
 def _folder_of(below: str) -> str | None:
     """Return the folder that a name marks, or None for a file's name."""
     folder, _, name = below.rpartition("/")
+    if name.endswith(_MARKER_BESIDE):
+        return below.removesuffix(_MARKER_BESIDE)
     return folder if name in ("", MARKER) else None
 
 
