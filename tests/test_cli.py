@@ -442,6 +442,30 @@ def test_names_and_settings():
     assert parse_names('a, b,"c,d"') == ["a", "b", "c,d"]
     assert parse_setting('client_kwargs={"a": 1}') == ("client_kwargs", {"a": 1})
     assert parse_setting("key=AKIA=") == ("key", "AKIA=")
+    assert parse_setting("default_block_size=5") == ("default_block_size", 5)
+
+
+@pytest.mark.parametrize("text", ["12345678", "1e5", "00", "true", "None", "[1]"])
+def test_a_name_or_password_stays_a_text(text):
+    for name in ("key", "secret", "password", "account_name"):
+        assert parse_setting(f"{name}={text}") == (name, text)
+
+
+def test_a_token_may_be_an_object():
+    assert parse_setting('token={"type": "x"}') == ("token", {"type": "x"})
+    assert parse_setting('token="x"') == ("token", "x")
+
+
+@pytest.mark.parametrize(("text", "value"), [("True", True), ("False", False), ("None", None)])
+def test_a_setting_may_be_spelt_as_in_python(text, value):
+    assert parse_setting(f"anon={text}") == ("anon", value)
+
+
+@pytest.mark.parametrize("text", ["secret:hunter2", "=hunter2", "x={'secret': 'hunter2'}"])
+def test_a_malformed_setting_is_told_without_its_value(text):
+    answer = run("count", "s3://bucket/x", "--storage-option", text, code=2).stderr
+    assert "hunter2" not in answer
+    assert "no JSON" in answer or "form name=value" in answer
 
 
 # --- how it ends ----------------------------------------------------------------------------------

@@ -42,6 +42,13 @@ _DURATION = re.compile(
     r"(?P<sign>-?)P(?=.)((?P<days>\d{1,6})D)?"
     r"(T(?=.)((?P<hours>\d{1,9})H)?((?P<minutes>\d{1,9})M)?((?P<seconds>\d{1,9}(\.\d{1,6})?)S)?)?"
 )
+#: Options of file systems that hold names and passwords; JSON would make numbers of some.
+_TEXTS = {
+    *("key", "secret", "token", "username", "password"),
+    *("user", "account_name", "account_key", "sas_token"),
+}
+#: As Python spells them. JSON spells them in small letters.
+_WORDS = {"True": True, "False": False, "None": None}
 _NUMBER = re.compile(r"[+-]?(\d+|(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+)")
 
 
@@ -54,14 +61,27 @@ def parse_names(text: str) -> list[str]:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Return name and value of ``name=value``, where the value may be JSON."""
+    """Return name and value of ``name=value``, where the value may be JSON, or a word of Python's.
+
+    What tells who somebody is stays a text, whatever it looks like. No value is shown in an error:
+    it may be secret.
+    """
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise ValueError(f"{text!r} has not the form name=value")
+        raise ValueError("a setting has the form name=value")
+    is_text = name in _TEXTS
+    if value in _WORDS and not is_text:
+        return name, _WORDS[value]
     try:
-        return name, json.loads(value)
+        found = json.loads(value)
     except ValueError:
+        if value.startswith("{"):
+            raise ValueError(
+                f"the value of {name!r} is no JSON; write one like {name}='{{\"x\": 1}}', in "
+                "quotes for the shell"
+            ) from None
         return name, value
+    return name, value if is_text and not isinstance(found, str | dict) else found
 
 
 def parse_filter(text: str) -> Term:
@@ -235,7 +255,10 @@ def _storage_options(name: str, help_text: str) -> Callable[[Function], Function
 
 
 storage_options = _storage_options(
-    "storage_option", "For the file system, such as anon=true. May be repeated."
+    "storage_option",
+    "For the file system, such as anon=true, profile=work or endpoint_url=http://minio:9000; "
+    'nested ones are JSON: client_kwargs=\'{"region_name": "eu-west-1"}\'. May be repeated. '
+    "Settings in the environment, such as AWS_PROFILE, count as well.",
 )
 target_storage_options = _storage_options(
     "target_storage_option", "The same, for the target, if not those of a source like it."
