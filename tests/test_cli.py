@@ -509,6 +509,16 @@ def test_standard_output_is_no_target(data, tmp_path, monkeypatch, command):
     assert [path.name for path in tmp_path.iterdir()] == ["data"]
 
 
+@pytest.mark.parametrize("command", ["head -", "cat {} -", "convert - new.parquet", "index - new"])
+def test_standard_input_is_no_source(data, tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    result = run(*command.format("data").split(), code=2)
+    assert "'-' is no source" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    tfr.write_table(pa.table({"x": [1]}), "-")
+    assert run("count", "./-").stdout == "1\n"
+
+
 def test_an_existing_target_ends_with_4(data, tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"")
     run("convert", data, tmp_path / "x.parquet", code=4)

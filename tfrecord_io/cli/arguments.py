@@ -202,6 +202,16 @@ def file_name(text: str) -> str:
     return text
 
 
+def source_names(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of what is to be read, unless one stands for standard input elsewhere."""
+    if "-" in texts:
+        raise ValueError(
+            "'-' is no source: what is read is files and folders, not standard input, whose bytes "
+            "are to be written to a file first; './-' is a file of that name"
+        )
+    return texts
+
+
 _LIMITS = ", ".join(Limits.__slots__)
 _COMPRESSIONS = ", ".join(get_args(Compression))
 
@@ -232,7 +242,8 @@ def together(*options: Callable[[Function], Function]) -> Callable[[Function], F
     return decorate
 
 
-paths = click.argument("path", nargs=-1, required=True)
+paths = click.argument("path", nargs=-1, required=True, callback=parsed(source_names))
+sources = click.argument("source", nargs=-1, required=True, callback=parsed(source_names))
 target = click.argument("target", callback=parsed(file_name))
 html = click.option(
     "--html",

@@ -138,7 +138,7 @@ def _write_table(console: Console, schema: pa.Schema, batches: Iterator[pa.Recor
 
 
 @program.command()
-@click.argument("source", nargs=-1, required=True)
+@arguments.sources
 @arguments.target
 @arguments.formats
 @arguments.columns
@@ -275,7 +275,7 @@ def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
 
 
 @program.command()
-@click.argument("source", nargs=-1, required=True)
+@arguments.sources
 @arguments.target
 @arguments.payloads
 @arguments.schema
@@ -303,7 +303,7 @@ def repair(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> N
 
 
 @program.command()
-@click.argument("source", nargs=-1, required=True)
+@arguments.sources
 @arguments.target
 @arguments.limits
 @arguments.storage_options
