@@ -172,6 +172,19 @@ class TestSingleFile:
         with pytest.raises(OptionError, match="zstd"):
             convert(parquet, tmp_path / "y.tfrecord.gz", compression="zstd")
 
+    @pytest.mark.parametrize("name", ["x.parquet.gzip", "x.parquet.gz", "x.avro.bz2"])
+    def test_a_name_of_a_whole_that_is_compressed(
+        self, parquet: Path, tmp_path: Path, name: str
+    ) -> None:
+        """As pandas' manual names Parquet files; a data set of TFRecord is not what is meant."""
+        before = tree(tmp_path)
+        with pytest.raises(OptionError, match=r"compressed within.*leave the last suffix out"):
+            convert(parquet, tmp_path / name)
+        assert tree(tmp_path) == before
+        convert(parquet, tmp_path / name, to_format="tfrecord")
+        convert(parquet, tmp_path / name, mode="append")
+        assert len(data_files(tmp_path / name)) == 6
+
     def test_a_slash_or_partitions_make_a_folder(self, parquet: Path, tmp_path: Path) -> None:
         convert(parquet, f"{tmp_path}/x.tfrecord/")
         assert len(data_files(tmp_path / "x.tfrecord")) == 3

@@ -26,6 +26,7 @@ from tfrecord_io.filters import Filters
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.detection import (
     compression_of_target,
+    format_compressed_within,
     format_of_files,
     format_of_name,
 )
@@ -373,6 +374,13 @@ def _target_format(
     told = _told_by_manifest(*open_storage(target, options))
     if told is not None:
         return told
+    within = format_compressed_within(os.fspath(target))
+    if within is not None:
+        raise OptionError(
+            f"the target's name says {within}, whose files are compressed within, not as a whole: "
+            "leave the last suffix out, and give compression if the default does not suit",
+            path=os.fspath(target),
+        )
     if reads != "tfrecord":
         return "tfrecord"
     raise OptionError("the target's name tells no format; give to_format")

@@ -57,6 +57,20 @@ def format_of_name(path: str) -> tuple[str, str | None] | None:
     return None
 
 
+def format_compressed_within(path: str) -> str | None:
+    """Return the format of a name like ``x.parquet.gz``: it is never compressed as a whole.
+
+    Examples
+    --------
+    >>> format_compressed_within("x.parquet.gz"), format_compressed_within("x.csv.gz")
+    ('parquet', None)
+    """
+    if from_suffix(path) is None or format_of_name(path) is not None:
+        return None
+    named = format_of_name(path.rpartition(".")[0])
+    return named[0] if named is not None and named[1] is None else None
+
+
 def format_of_files(storages: Sequence[Storage], files: Sequence[ScanFile]) -> str:
     """Return the one format of the files of a source.
 
