@@ -741,6 +741,31 @@ def test_a_missing_package_of_a_cloud_is_named(url: str, package: str) -> None:
         open_storage(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "package"),
+    [
+        ("oss://bucket/key", "ossfs"),
+        ("sftp://me:hunter2@host/key", "paramiko"),
+        ("simplecache::gs://bucket/key", "gcsfs"),
+        ("zip://x.tfrecord::oss://bucket/key.zip", "ossfs"),
+    ],
+)
+def test_a_missing_package_of_another_store_is_named_as_fsspec_does(url: str, package: str) -> None:
+    if importlib.util.find_spec(package) is not None:
+        pytest.skip(f"{package} is installed")
+    named = url if "::" in url else url.partition("//")[0]
+    with pytest.raises(MissingDependencyError, match=f"^{named}.* needs .*: .*{package}") as caught:
+        open_storage(url)
+    assert "hunter2" not in shown(caught.value)
+
+
+def test_arguments_that_a_file_system_misses() -> None:
+    options = {"instance": "hunter2"}
+    with pytest.raises(OptionError, match=r"storage_options do not suit: .* 'token'$") as caught:
+        open_storage("dbfs:/mnt/x", options)
+    assert "hunter2" not in shown(caught.value)
+
+
 @pytest.mark.parametrize("name", ["run::1", "a::b/c::d", "tar::b", "a?b#c", "é %20"])
 def test_local_paths_are_what_they_say(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

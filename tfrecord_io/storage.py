@@ -55,6 +55,9 @@ _QUERY = re.compile("[?#]")
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
+#: Of Python's errors about arguments, which show names and no values.
+_OF_ARGUMENTS = re.compile(r"missing \d+ required|unexpected keyword argument")
+
 #: hdfs-native asks 15 times, and doubles its pauses up to 15 seconds: good for name nodes that take
 #: over from each other. For one at an address Hadoop's client waits a second each time.
 _HDFS_ADDRESS = re.compile(r"hdfs://[^/]*:\d+(/|$)")
@@ -220,13 +223,17 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
-        raise _missing_package(protocol) from error
+        # Of which store in a chain it is, fsspec tells.
+        what = redact(url) if "::" in url else f"{protocol}://"
+        raise _missing_package(what, _PACKAGES.get(protocol), str(error)) from error
     except (ValueError, TypeError) as error:
         # Other texts may tell what is secret.
         unknown = str(error).removeprefix("Protocol not known: ")
         if unknown != str(error) and unknown in _PACKAGES:
-            raise _missing_package(unknown) from error
+            raise _missing_package(f"{unknown}://", _PACKAGES[unknown]) from error
         why = f"fsspec knows no {unknown}://" if unknown != str(error) else type(error).__name__
+        if isinstance(error, TypeError) and _OF_ARGUMENTS.search(str(error)):
+            why = f"its storage_options do not suit: {error}"
         raise OptionError(f"{redact(url)} cannot be opened: {why}") from None
     except RuntimeError as error:
         if protocol != "hdfs":
@@ -256,8 +263,6 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
     return FsspecStorage(filesystem, kind), inner
 
 
-def _missing_package(protocol: str) -> MissingDependencyError:
-    package = _PACKAGES.get(protocol, "its fsspec package")
-    return MissingDependencyError(
-        f"{protocol}:// needs a package that is not installed; install {package}"
-    )
+def _missing_package(what: str, package: str | None, told: str = "") -> MissingDependencyError:
+    how = f": {told}" if package is None and told else f"; install {package or 'its package'}"
+    return MissingDependencyError(f"{what} needs a package that is not installed{how}")
