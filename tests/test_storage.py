@@ -553,6 +553,18 @@ class TestS3(StorageContract):
                 tfr.read_table(url + pattern, storage_options={**options, "secret": "hunter2"})
             assert refused.value.filename == url + pattern
 
+    def test_what_all_objects_get(self, s3_server: Server) -> None:
+        url = f"{s3_server.url}/{uuid.uuid4().hex}"
+        more = {"Metadata": {"owner": "me"}, "Tagging": "team=ads", "StorageClass": "STANDARD_IA"}
+        options = {**s3_server.storage_options, "s3_additional_kwargs": more}
+        tfr.write_table(pa.table({"x": [1]}), url, storage_options=options)
+        filesystem, root = fsspec.core.url_to_fs(url, **s3_server.storage_options)
+        for name in ("_SUCCESS", "part-00000-000.tfrecord"):
+            path = f"{root}/{name}"
+            assert filesystem.metadata(path)["owner"] == "me"
+            assert filesystem.get_tags(path) == {"team": "ads"}
+            assert filesystem.info(path)["StorageClass"] == "STANDARD_IA"
+
     @pytest.mark.parametrize("login", ["", "me:hunter2@"])
     def test_a_server_that_is_down_is_named(self, login: str) -> None:
         options = {"key": "k", "secret": "s", "endpoint_url": f"http://{login}127.0.0.1:9"}

@@ -587,7 +587,10 @@ class _PartsUpload:
         self._note = note
         self._mark = secrets.token_hex(16)
         self._parts: list[Future[str]] = []
-        made = storage._call("create_multipart_upload", final, Metadata={_MARK: self._mark})
+        # Beside what s3_additional_kwargs may say.
+        told = storage._filesystem.s3_additional_kwargs.get("Metadata") or {}
+        metadata = {**told, _MARK: self._mark}
+        made = storage._call("create_multipart_upload", final, Metadata=metadata)
         self._upload = Upload(path=final, upload_id=made["UploadId"])
         try:
             if note is not None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 import botocore.exceptions
@@ -222,6 +223,7 @@ class S3Client:
     """What `tfrecord_io.s3_storage.S3Storage` uses of s3fs."""
 
     loop = None
+    s3_additional_kwargs: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, bucket: Bucket, around: Around) -> None:
         self._bucket = bucket
