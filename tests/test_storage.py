@@ -553,6 +553,16 @@ class TestS3(StorageContract):
                 tfr.read_table(url + pattern, storage_options={**options, "secret": "hunter2"})
             assert refused.value.filename == url + pattern
 
+    def test_no_credentials(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            monkeypatch.delenv(name)
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            monkeypatch.setenv(name, str(tmp_path / "none"))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        options = {"endpoint_url": "http://127.0.0.1:9"}
+        with pytest.raises(PermissionError, match=r"key and secret.*AWS_PROFILE.*anon=True"):
+            tfr.read_table("s3://bucket/x", storage_options=options)
+
     def test_what_all_objects_get(self, s3_server: Server) -> None:
         url = f"{s3_server.url}/{uuid.uuid4().hex}"
         more = {"Metadata": {"owner": "me"}, "Tagging": "team=ads", "StorageClass": "STANDARD_IA"}

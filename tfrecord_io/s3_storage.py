@@ -494,7 +494,9 @@ class S3Storage:
         except botocore.NoCredentialsError as error:
             raise PermissionError(
                 errno.EACCES,
-                "no credentials for S3 were found; give them as storage_options",
+                "no credentials for S3 were found: give key and secret, or profile, as "
+                "storage_options, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
+                "AWS_PROFILE; public buckets are read with anon=True",
                 url,
             ) from error
         except (
