@@ -754,6 +754,15 @@ class TestCsv:
             convert(tmp_path / "x.csv", tmp_path / "ds")
         assert caught.value.row == 1
 
+    @pytest.mark.parametrize(
+        ("name", "text"), [("x.csv", "a;b\n1,5;2\n"), ("x.tsv", "a,b\n1\t5\n")]
+    )
+    def test_another_delimiter(self, tmp_path: Path, name: str, text: str) -> None:
+        (tmp_path / name).write_text(text)
+        with pytest.raises(CorruptDataError, match=r"one column.*commas.*tabs.*open_csv") as caught:
+            convert(tmp_path / name, tmp_path / "ds")
+        assert caught.value.row == 0
+
     def test_nulls_of_a_single_column(self, tmp_path: Path) -> None:
         write_table(pa.table({"a": pa.array([1, None, 3])}), tmp_path / "ds")
         convert(tmp_path / "ds", tmp_path / "x.csv")

@@ -328,6 +328,12 @@ def _explained(url: str) -> Iterator[None]:
         what = f"the file cannot be read: {said(error)}"
         if "straddl" in what:
             what = f"a row is longer than {_BLOCK_BYTES // 1024**2} MiB, or a quote is not closed"
+        elif "Expected 1 columns" in what:
+            what += (
+                "; the header is taken for one column, since csv has commas between columns and "
+                "tsv has tabs: read text of another kind by pyarrow.csv.open_csv, and write what "
+                "that gives by write_table"
+            )
         raise CorruptDataError(what, path=url, row=row) from error
     except UnicodeDecodeError as error:
         raise CorruptDataError(f"the header cannot be read: {error}", path=url) from error
