@@ -162,7 +162,8 @@ def convert(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> 
     """Convert between TFRecord, Parquet, ORC, CSV, JSON lines, Arrow IPC and Avro.
 
     SOURCE is one or more folders, files or patterns. TARGET is a folder, or one file if its name
-    ends like one: x.parquet, x.csv.gz.
+    ends like one: x.parquet, x.csv.gz. CSV has commas, TSV has tabs, and both have names in the
+    first line.
     """
     began = time.perf_counter()
     with bytes_bar("converting") as show:
