@@ -581,6 +581,23 @@ def test_a_protocol_that_nobody_knows():
     assert text == "error: foo://x cannot be opened: fsspec knows no foo://\n"
 
 
+def test_a_server_that_is_down_is_named():
+    text = run("cat", "http://127.0.0.1:9/x?token=hunter2", code=3).stderr
+    assert "127.0.0.1:9" in text
+    assert "hunter2" not in text
+
+
+def test_an_error_of_a_client_is_no_defect(tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    words = ["cat", "simplecache::s3://bucket/x", "--storage-option", 's3={"use_ssl": false}']
+    text = run(*words, code=3).stderr
+    assert text == "error: NoCredentialsError: Unable to locate credentials\n"
+
+
 def test_a_closed_pipe_is_no_error(tmp_path):
     tfr.write_table(pa.table({"x": range(200_000)}), tmp_path / "long")
     process = subprocess.Popen(

@@ -6,7 +6,7 @@ code  meaning
 0     done
 1     the data are damaged or do not fit what was asked for, or any other `TFRecordError`
 2     usage: an option or argument is wrong (`OptionError`)
-3     the storage failed: nothing there, no permission, no room (`OSError`)
+3     the storage failed: nothing there, no permission, no room (`OSError`, or its client's own)
 4     the target exists (`DatasetExistsError`)
 130   interrupted
 ===== ==========================================================================================
@@ -35,6 +35,9 @@ from tfrecord_io.cli.values import printable
 from tfrecord_io.errors import DatasetExistsError, OptionError, TFRecordError, TFRecordWarning
 
 DATA, USAGE, STORAGE, EXISTS, INTERRUPTED = 1, 2, 3, 4, 130
+
+#: Packages of stores' clients, whose errors are not all of the system's.
+_CLIENTS = {"adlfs", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "requests"}
 
 
 class OutputClosed(Exception):  # noqa: N818 - it ends a command well
@@ -115,6 +118,11 @@ class Verb(click.Command):
                 else:
                     _show("error", _text(error))
                 return ctx.exit(_exit_code(error))
+            except Exception as error:
+                if is_traced or type(error).__module__.partition(".")[0] not in _CLIENTS:
+                    raise
+                _show("error", f"{type(error).__name__}: {error}")
+                return ctx.exit(STORAGE)
 
 
 class Program(click.Group):
@@ -155,8 +163,10 @@ def _exit_code(error: BaseException) -> int:
 
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, TFRecordError) and error.strerror:
-        place = f": {error.filename}" if error.filename else ""
-        return f"{error.strerror}{place}"
+        if error.filename:
+            return f"{error.strerror}: {error.filename}"
+        # Some say more than that, such as which host it is.
+        return str(error).removeprefix(f"[Errno {error.errno}] ")
     return str(error) or type(error).__name__
 
 
