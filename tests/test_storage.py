@@ -1035,6 +1035,28 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class _Expired(_Quiet):
+    """As object stores answer once a signed URL has expired."""
+
+    def do_GET(self) -> None:
+        self.send_error(403)
+
+
+def test_a_signed_url_that_expired_is_not_shown(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"data")
+    handler = functools.partial(_Expired, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/x"
+        signed = f"{url}?X-Amz-Signature=hunter2"
+        for look in (tfr.read_table, lambda url: len(tfr.TFRecordReader(url))):
+            with pytest.raises(PermissionError, match="the server answers 403 Forbidden") as caught:
+                look(signed)
+            assert "hunter2" not in shown(caught.value)
+        assert caught.value.filename == url
+        server.shutdown()
+
+
 @pytest.mark.parametrize("url", ["s3a://AKIA:hunter2@b/x", "s3://AKIA:hunt/er2@b/x"])
 def test_credentials_in_an_s3_url_are_refused_and_not_shown(url: str) -> None:
     with pytest.raises(OptionError, match="give them as storage_options") as caught:

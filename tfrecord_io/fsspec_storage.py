@@ -12,7 +12,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
@@ -132,7 +132,8 @@ class FsspecStorage:
         return _fsspec_info(self._begin, details)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
-        return bool(self._filesystem.isdir(path))
+        with _answers(self.url(path)):
+            return bool(self._filesystem.isdir(path))
 
     def exists(self, path: str) -> bool:  # noqa: D102
         return bool(self._filesystem.exists(path))
@@ -156,7 +157,8 @@ class FsspecStorage:
         with as_listed(self.url(path), version):
             if version is not None:
                 check_version(self.url(path), version, self.info(path).version)
-            data = bytes(self._filesystem.cat_file(path, start=start, end=end))
+            with _answers(self.url(path)):
+                data = bytes(self._filesystem.cat_file(path, start=start, end=end))
         if len(data) <= end - start:
             return data
         # A web server may give the whole file whatever is asked for.
@@ -177,7 +179,7 @@ class FsspecStorage:
             raise FileNotFoundError(
                 errno.ENOENT, os.strerror(errno.ENOENT), self.url(path)
             ) from error
-        with opened as file:
+        with opened as file, _answers(self.url(path)):
             return limited(file.read(limit + 1), limit, self.url(path))
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
@@ -337,6 +339,20 @@ class _Stream:
     def cancel(self) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+@contextlib.contextmanager
+def _answers(url: str) -> Iterator[None]:
+    """Raise an answer that a web server refuses with as ``OSError``: aiohttp shows signed URLs."""
+    try:
+        yield
+    except Exception as error:
+        status = getattr(error, "status", None)
+        if isinstance(error, OSError) or not isinstance(status, int):
+            raise
+        number = errno.EACCES if status in (401, 403) else errno.EIO
+        what = f"the server answers {status} {getattr(error, 'message', '')}"
+        raise OSError(number, what.rstrip(), url) from None
 
 
 def _last(path: str) -> str:
