@@ -36,6 +36,7 @@ from tests.support.servers import Server
 from tfrecord_io import fsspec_storage
 from tfrecord_io.errors import (
     CommitStateUnknownError,
+    CorruptDataError,
     DatasetChangedError,
     LayoutError,
     LimitExceededError,
@@ -1033,6 +1034,23 @@ def test_names_of_a_web_server_are_those_of_its_disk(
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         pass
+
+
+def test_an_archive_behind_a_web_server_without_ranges(tmp_path: Path, web_server: str) -> None:
+    tfr.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t")
+    shutil.make_archive(str(tmp_path / "t"), "zip", tmp_path / "t")
+    url = f"zip://*.tfrecord::{web_server}/t.zip"
+    with pytest.raises(OptionError, match="no parts of files; put simplecache:: before"):
+        tfr.count_rows(url)
+    assert tfr.count_rows(url.replace("http:", "simplecache::http:")) == 3
+
+
+@pytest.mark.parametrize("protocol", ["zip", "tar"])
+def test_an_archive_that_is_none(tmp_path: Path, protocol: str) -> None:
+    (tmp_path / "x").write_bytes(b"no archive" * 100)
+    with pytest.raises(CorruptDataError, match="the archive cannot be read") as caught:
+        tfr.count_rows(f"{protocol}://::{tmp_path}/x")
+    assert caught.value.path == f"{protocol}://::{tmp_path}/x"
 
 
 class _Expired(_Quiet):

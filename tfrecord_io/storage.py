@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import tarfile
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfrecord_io.errors import MissingDependencyError, OptionError
+from tfrecord_io.errors import CorruptDataError, MissingDependencyError, OptionError
 from tfrecord_io.fsspec_storage import CACHES, FsspecStorage
 from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.local_storage import LocalStorage as LocalStorage
@@ -82,6 +84,8 @@ def open_storage(
     OptionError
         An empty path, a NUL in it, an unknown protocol or user, a file of another host, or options
         that the file system refuses.
+    CorruptDataError
+        An archive that is none.
     MissingDependencyError
         The protocol's package is not installed.
 
@@ -232,9 +236,13 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         if unknown != str(error) and unknown in _PACKAGES:
             raise _missing_package(f"{unknown}://", _PACKAGES[unknown]) from error
         why = f"fsspec knows no {unknown}://" if unknown != str(error) else type(error).__name__
-        if isinstance(error, TypeError) and _OF_ARGUMENTS.search(str(error)):
+        if "support range requests" in str(error):
+            why = "the server gives no parts of files; put simplecache:: before its URL"
+        elif isinstance(error, TypeError) and _OF_ARGUMENTS.search(str(error)):
             why = f"its storage_options do not suit: {error}"
         raise OptionError(f"{redact(url)} cannot be opened: {why}") from None
+    except (zipfile.BadZipFile, tarfile.TarError) as error:
+        raise CorruptDataError(f"the archive cannot be read: {error}", path=redact(url)) from error
     except RuntimeError as error:
         if protocol != "hdfs":
             raise
