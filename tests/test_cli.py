@@ -11,8 +11,11 @@ import time
 import uuid
 from pathlib import Path
 
+import aiohttp
+import multidict
 import pyarrow as pa
 import pytest
+import yarl
 
 import tfrecord_io as tfr
 from tests.support.program import runner
@@ -596,6 +599,20 @@ def test_an_error_of_a_client_is_no_defect(tmp_path, monkeypatch):
     words = ["cat", "simplecache::s3://bucket/x", "--storage-option", 's3={"use_ssl": false}']
     text = run(*words, code=3).stderr
     assert text == "error: NoCredentialsError: Unable to locate credentials\n"
+
+
+def test_an_error_of_a_client_shows_no_signed_url(monkeypatch):
+    url = yarl.URL("https://host/x.tfrecord?signature=hunter2")
+    asked = aiohttp.RequestInfo(url, "GET", multidict.CIMultiDictProxy(multidict.CIMultiDict()))
+
+    def refused(*arguments, **options):
+        raise aiohttp.ClientResponseError(asked, (), status=403, message="Forbidden")
+
+    monkeypatch.setattr(sys.modules["tfrecord_io.cli.main"], "plan_scan", refused)
+    text = run("cat", "simplecache::https://host/x.tfrecord", code=3).stderr
+    assert text.startswith("error: ClientResponseError: 403")
+    assert "https://host/x.tfrecord" in text
+    assert "hunter2" not in text
 
 
 def test_a_closed_pipe_is_no_error(tmp_path):

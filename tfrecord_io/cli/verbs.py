@@ -21,6 +21,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -33,11 +34,15 @@ from rich.text import Text
 
 from tfrecord_io.cli.values import printable
 from tfrecord_io.errors import DatasetExistsError, OptionError, TFRecordError, TFRecordWarning
+from tfrecord_io.redaction import redact
 
 DATA, USAGE, STORAGE, EXISTS, INTERRUPTED = 1, 2, 3, 4, 130
 
 #: Packages of stores' clients, whose errors are not all of the system's.
 _CLIENTS = {"adlfs", "aiohttp", "azure", "botocore", "fsspec", "gcsfs", "google", "requests"}
+
+#: In what they say. Some are signed.
+_URL = re.compile(r"\w+://[^\s'\"]+")
 
 
 class OutputClosed(Exception):  # noqa: N818 - it ends a command well
@@ -121,7 +126,8 @@ class Verb(click.Command):
             except Exception as error:
                 if is_traced or type(error).__module__.partition(".")[0] not in _CLIENTS:
                     raise
-                _show("error", f"{type(error).__name__}: {error}")
+                told = _URL.sub(lambda url: redact(url[0]), str(error))
+                _show("error", f"{type(error).__name__}: {told}")
                 return ctx.exit(STORAGE)
 
 
