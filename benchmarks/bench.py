@@ -86,6 +86,15 @@ def _pinned(command: list[str], cores: int) -> list[str]:
     return ["taskset", "--cpu-list", ",".join(map(str, _CORES[-cores:])), *command]
 
 
+def _read_from_disk(path: Path) -> None:
+    """Put a file into the page cache as reading it from the disk does, in whatever state it was."""
+    with path.open("rb", buffering=0) as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while file.read(1 << 20):
+            pass
+
+
 def _hold_to_truth(workload: Workload, workers: dict[str, Worker], asked: list[Run]) -> None:
     """Fail if a peer's rows or values are not those that the workload was made of."""
     truths = {
@@ -127,6 +136,8 @@ def _measure(
 ) -> tuple[dict[Run, dict[str, float]], dict[str, str]]:
     asked = runs(workload.name)
     answers: dict[Run, list[dict[str, Any]]] = {run: [] for run in asked}
+    for path in (workload.path, workload.large_path):
+        _read_from_disk(path)
     versions: dict[str, str] = {}
     with contextlib.ExitStack() as stack, console.status("") as status:
         workers = {}
