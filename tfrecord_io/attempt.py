@@ -57,8 +57,8 @@ def write_task(
     row_offset : int
         Number of the task's first row, for errors.
     map_pieces : callable
-        Compresses pieces of TFRecord files, as `map` does or on several threads; what is written
-        does not depend on it.
+        Calls what compresses the pieces of a file, as `map` does or on several threads; what is
+        written does not depend on it.
 
     Returns
     -------

@@ -17,7 +17,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pyarrow as pa
 
 from tfrecord_io.attempt import write_task
-from tfrecord_io.compression import Map
 from tfrecord_io.errors import CommitError
 from tfrecord_io.plan import TaskCommit, WriteJob
 
@@ -120,15 +119,15 @@ class Feeder:
             ThreadPoolExecutor(self._threads, "tfrecord-io-compress") as pieces,
             ThreadPoolExecutor(self._threads, "tfrecord-io-write") as pool,
         ):
-            self._feed(
-                batches, functools.partial(self._begin_task, pool, pieces.map, futures), futures
-            )
+            write = functools.partial(write_task, self._job, map_pieces=pieces.map)
+            self._feed(batches, pool, write, futures)
         return [future.result() for future in futures]
 
     def _feed(
         self,
         batches: Iterable[pa.RecordBatch],
-        begin_task: Callable[[_TaskRows], None],
+        pool: ThreadPoolExecutor,
+        write: Callable[..., TaskCommit],
         futures: list[Future[TaskCommit]],
     ) -> None:
         rows: _TaskRows | None = None
@@ -140,7 +139,7 @@ class Feeder:
                     if rows is None:
                         # Known before its task begins, which waits for its end whatever happens.
                         rows, room = _TaskRows(self._budget), self._rows_per_task
-                        begin_task(rows)
+                        self._begin_task(pool, write, futures, rows)
                     part = batch.slice(start, room)
                     if not rows.put(part):
                         rows.cancel()
@@ -166,19 +165,12 @@ class Feeder:
     def _begin_task(
         self,
         pool: ThreadPoolExecutor,
-        map_pieces: Map,
+        write: Callable[..., TaskCommit],
         futures: list[Future[TaskCommit]],
         rows: _TaskRows,
     ) -> None:
         index = len(futures)
-        future = pool.submit(
-            write_task,
-            self._job,
-            index,
-            rows,
-            row_offset=index * self._rows_per_task,
-            map_pieces=map_pieces,
-        )
+        future = pool.submit(write, index, rows, row_offset=index * self._rows_per_task)
         future.add_done_callback(self._stop_on_failure)
         futures.append(future)
 
