@@ -225,7 +225,8 @@ def plan_scan(
     )
     if schema is not None:
         file_schema = pa.schema([field for field in schema if field.name not in partitions.names])
-        if record_type == "ByteArray":
+        # Of records that are only counted no column is asked for.
+        if record_type == "ByteArray" and file_schema.names:
             check_byte_array(file_schema, "read")
     elif record_type == "ByteArray":
         file_schema = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())])

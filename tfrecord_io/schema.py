@@ -238,13 +238,8 @@ def check_writable(schema: pa.Schema, record_type: RecordType) -> None:
 
 
 def check_byte_array(schema: pa.Schema, verb: Literal["read", "write"]) -> None:
-    """Raise `UnsupportedTypeError` unless a schema is one column of bytes; `verb` is for the text.
-
-    Columns that are not read are nobody's: a schema to read with may be empty.
-    """
+    """Raise `UnsupportedTypeError` unless a schema is one column of bytes; the text has `verb`."""
     if len(schema) != 1:
-        if verb == "read" and not len(schema):
-            return
         names = ", ".join(repr(name) for name in schema.names) or "none"
         raise UnsupportedTypeError(
             f"a ByteArray record is one column of bytes, but there are {len(schema)} columns "
