@@ -53,10 +53,7 @@ def _filled_up(tf: Any, ragged: Any, feature: Any) -> Any:
     """
     shape = tf.TensorShape(feature.shape)
     if ragged.shape.rank > 2:
-        filled = ragged.to_tensor()
-        steps = tf.reshape(filled, [tf.shape(filled)[0], tf.shape(filled)[1], *shape])
-        steps.set_shape([filled.shape[0], None, *shape])
-        return steps
+        return _in_steps(tf, ragged.to_tensor(), shape, 1)
     step_size = math.prod(shape)
     lengths = ragged.row_lengths()
     are_whole = tf.debugging.assert_equal(
@@ -69,7 +66,13 @@ def _filled_up(tf: Any, ragged: Any, feature: Any) -> Any:
         default = tf.reshape(tf.constant(default, feature.dtype), [])
     with tf.control_dependencies([are_whole]):
         filled = ragged.to_tensor(default)
-    steps = tf.reshape(filled, [tf.shape(filled)[0], tf.shape(filled)[1] // step_size, *shape])
+    return _in_steps(tf, filled, shape, step_size)
+
+
+def _in_steps(tf: Any, filled: Any, shape: Any, per_step: int) -> Any:
+    """Return a tensor with a step for every `per_step` of its second dimension."""
+    rows, width = tf.unstack(tf.shape(filled)[:2])
+    steps = tf.reshape(filled, [rows, width // per_step, *shape])
     steps.set_shape([filled.shape[0], None, *shape])
     return steps
 
