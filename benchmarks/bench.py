@@ -136,8 +136,9 @@ def _measure(
 ) -> tuple[dict[Run, dict[str, float]], dict[str, str]]:
     asked = runs(workload.name)
     answers: dict[Run, list[dict[str, Any]]] = {run: [] for run in asked}
-    for path in (workload.path, workload.large_path):
-        _read_from_disk(path)
+    for path in (workload.path, workload.large_path, workload.gzip_path):
+        if path.exists():
+            _read_from_disk(path)
     versions: dict[str, str] = {}
     with contextlib.ExitStack() as stack, console.status("") as status:
         workers = {}
