@@ -1062,18 +1062,33 @@ class _Expired(_Quiet):
         self.send_error(403)
 
 
-def test_a_signed_url_that_expired_is_not_shown(tmp_path: Path) -> None:
+class _ExpiredBelow(_Quiet):
+    """As a server answers that shows its folders."""
+
+    def do_GET(self) -> None:
+        if self.path == "/":
+            super().do_GET()
+        else:
+            self.send_error(403)
+
+
+@pytest.mark.parametrize("answers", [_Expired, _ExpiredBelow])
+def test_a_signed_url_that_expired_is_not_shown(tmp_path: Path, answers: type[_Quiet]) -> None:
     (tmp_path / "x").write_bytes(b"data")
-    handler = functools.partial(_Expired, directory=tmp_path)
+    handler = functools.partial(answers, directory=tmp_path)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/x"
         signed = f"{url}?X-Amz-Signature=hunter2"
-        for look in (tfr.read_table, lambda url: len(tfr.TFRecordReader(url))):
+        for look, asked in (
+            (tfr.read_table, signed),
+            (tfr.read_table, f"simplecache::{signed}"),
+            (lambda url: len(tfr.TFRecordReader(url)), signed),
+        ):
             with pytest.raises(PermissionError, match="the server answers 403 Forbidden") as caught:
-                look(signed)
+                look(asked)
             assert "hunter2" not in shown(caught.value)
-        assert caught.value.filename == url
+            assert caught.value.filename == url
         server.shutdown()
 
 

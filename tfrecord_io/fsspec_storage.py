@@ -101,7 +101,8 @@ class FsspecStorage:
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
         self._filesystem.invalidate_cache()
-        found = self._filesystem.find(path, detail=True)
+        with _answers(self.url(path)):
+            found = self._filesystem.find(path, detail=True)
         if not found and not self._filesystem.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
         infos = []
@@ -187,7 +188,8 @@ class FsspecStorage:
 
     def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
         self._filesystem.invalidate_cache()
-        found = self._filesystem.glob(pattern, detail=True)
+        with _answers(self.url(pattern)):
+            found = self._filesystem.glob(pattern, detail=True)
         return {
             path: None if details["type"] == "directory" else self._told(path, details)
             for path, details in sorted(found.items())

@@ -26,7 +26,7 @@ from tfrecord_io.layout import data_set_of, is_data_name
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tfrecord_io.parallel import each
 from tfrecord_io.staging import STAGING_NAME
-from tfrecord_io.storage import FileInfo, Storage, open_storage, path_text
+from tfrecord_io.storage import FileInfo, Storage, has_query, open_storage, path_text
 
 _MAGIC = re.compile(r"[*?[{]")
 #: Not the brace of ``[{]``, which stands for itself.
@@ -248,7 +248,11 @@ def _open(
             parent != last and not _PLAIN_FOLDER.fullmatch(parent)
         ):
             location, root = opening(url, url)
-            is_pattern = bool(_MAGIC.search(root)) and not storages[location].exists(root)
+            is_pattern = (
+                bool(_MAGIC.search(root))
+                and not has_query(url)
+                and not storages[location].exists(root)
+            )
             named.append(_Named(location, _parent(root), [root], is_pattern))
             last = None
             continue

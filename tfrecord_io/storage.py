@@ -52,8 +52,8 @@ _CHAIN = re.compile(
 #: A protocol has two letters or more, so that a drive letter is none.
 _URL = re.compile(r"(?P<protocol>[A-Za-z][A-Za-z0-9+.-]+)(?:://|:(?=/))")
 
-#: A URL of a web server with this is of one file, and is taken as it is.
-_QUERY = re.compile("[?#]")
+#: A URL of a web server that is of one file: it has a query, and is taken as it is.
+_WITH_QUERY = re.compile(r"(?:.*::)?https?://[^?#]*[?#]", re.DOTALL)
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
@@ -161,6 +161,17 @@ def path_text(path: str | os.PathLike[str]) -> str:
     return text
 
 
+def has_query(url: str) -> bool:
+    """Return whether a URL is of a web server and has a query, and so is no pattern.
+
+    Examples
+    --------
+    >>> has_query("https://host/x?token=a"), has_query("https://host/x-?"), has_query("s3://b/x?")
+    (True, True, False)
+    """
+    return _WITH_QUERY.match(url) is not None
+
+
 def _check_bucket(url: str) -> None:
     bucket = url.partition("://")[2].partition("/")[0]
     if not bucket:
@@ -261,7 +272,7 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         below = url.partition("://")[2].partition("/")[2]
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
     behind = filesystem.fs if kind in CACHES else filesystem
-    if "http" in behind.protocol and not _QUERY.search(inner):
+    if "http" in behind.protocol and not has_query(inner):
         return FsspecStorage(WebFiles(filesystem, behind), kind), unquoted(inner)
     if "::" in url and not path:
         # A whole archive; ``tar`` may have put "./" before all names.
