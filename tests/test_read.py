@@ -16,6 +16,8 @@ from tests.support.frames import example, examples, frame, records, sequence_exa
 from tfrecord_io.compression import compressor
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
+    ChecksumError,
+    CorruptDataWarning,
     DatasetChangedError,
     InferenceError,
     InferenceWarning,
@@ -352,6 +354,29 @@ class TestPartitions:
     def test_only_partition_columns(self, tmp_path, codec):
         write(tmp_path / "p=1" / "a", {"n": 1}, {"n": 2})
         assert read_table(tmp_path, columns=["p"], codec=codec).to_pylist() == [{"p": 1}] * 2
+
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize("tasks", [1, 40])
+    def test_rows_that_a_manifest_tells_open_no_file(self, tmp_path, tasks, threads):
+        written = pa.table({"n": range(400), "p": ["b", None, "a", "b"] * 100})
+        write_table(written, tmp_path, partition_by="p", rows_per_task=400 // tasks)
+        for file in tmp_path.rglob("*.tfrecord"):
+            file.write_bytes(b"\xee" * file.stat().st_size)
+        options = {"columns": ["p"], "threads": threads}
+        found = read_table(tmp_path, **options)["p"].value_counts().to_pylist()
+        counts = {one["values"]: one["counts"] for one in found}
+        assert counts == {"a": 100, "b": 200, None: 100}
+        assert len(read_table(tmp_path, filters=[("p", "=", "b")], **options)) == 200
+        with scan(tmp_path, batch_rows=7, **options) as batches:
+            assert max(batch.num_rows for batch in batches) == (7 if tasks == 1 else 5)
+        # Who does not take damage for an error wants to know of it, and others need the records.
+        with pytest.warns(CorruptDataWarning):
+            assert not len(read_table(tmp_path, on_corrupt="skip_record", **options))
+        with pytest.raises(ChecksumError):
+            read_table(tmp_path, filters=[("n", ">", 5)], **options)
+        (tmp_path / "_SUCCESS").unlink()
+        with pytest.raises(ChecksumError):
+            read_table(tmp_path, schema=pa.schema([("n", pa.int64())]), **options)
 
     def test_in_the_path_and_in_the_records(self, tmp_path):
         write(tmp_path / "n=1" / "a", {"n": 1})

@@ -52,7 +52,7 @@ from tfrecord_io.ranges import Fetch, FirstRange, FirstRanges
 from tfrecord_io.schema import schema_without_views, wire_schema
 from tfrecord_io.source import MappedFile, OpenFile, Source, range_fetcher
 from tfrecord_io.storage import Storage, open_storage
-from tfrecord_io.work import Counting, Decoding, Observing, Work, shifted
+from tfrecord_io.work import Counting, Decoding, Observing, Work, rows_of_values, shifted
 
 #: A span is at most this large: far more than beginning one costs, and a fraction of a usual file.
 _SPAN_BYTES = 8 * 1024 * 1024
@@ -373,6 +373,8 @@ class Runner:
         Takes a file and returns a new `tfrecord_io.work.Work`.
     goes_through : bool
         Whether the work goes through all bytes and keeps none, see `tfrecord_io.source.OpenFile`.
+    told : callable, optional
+        Takes a task and returns its items, if they are known without a look at its file, or None.
     """
 
     def __init__(
@@ -383,11 +385,13 @@ class Runner:
         make_work: Callable[[ScanFile], Work],
         *,
         goes_through: bool,
+        told: Callable[[ScanTask], Iterator[Any] | None] = lambda task: None,
     ) -> None:
         self._storages = [open_storage(url, storage_options)[0] for url in locations]
         self._options = options
         self._codec = get_codec(options.codec)
         self._make_work = make_work
+        self._told = told
         # What is looked for behind damage may be far away.
         self._goes_through = goes_through and options.on_corrupt == "raise"
         self._joined = functools.partial(joined, is_kept=options.on_corrupt == "keep")
@@ -399,6 +403,9 @@ class Runner:
         note: Note | None = None,
     ) -> Iterator[Any]:
         """Give a task's items, worked on in this thread as one span, warnings among them."""
+        told = self._told(task)
+        if told is not None:
+            return told
 
         def items(note: Note | None = None) -> Iterator[Any]:
             exact = self._settled(task)
@@ -440,7 +447,11 @@ class Runner:
 
         def works() -> Iterator[Callable[[], Iterator[Any]]]:
             for group in self._grouped(ahead.over(tasks), 1 if has_idle_threads else _GROUP_TASKS):
-                if len(group) > 1 or self._options.on_corrupt == "skip_file":
+                if (
+                    len(group) > 1
+                    or self._options.on_corrupt == "skip_file"
+                    or self._told(group[0]) is not None
+                ):
                     begun.append((group, [], None))
                     yield functools.partial(self._run_each, group, ahead, note)
                     continue
@@ -502,6 +513,8 @@ class Runner:
         end = file.size if task.end is None else task.end
         if storage.local_path(file.path) is not None or end == task.start or task.search:
             return None
+        if self._told(task) is not None:
+            return None
         return range_fetcher(storage, file), task.start, end
 
     def _span(
@@ -554,7 +567,18 @@ def decoding(plan: ScanPlan, others: Mapping[str, ScanPlan] | None = None) -> Ru
         of_file = others.get(file.url, plan)
         return Decoding(decoders[id(of_file)].fresh(), of_file, file)
 
-    return Runner(plan.locations, plan.storage_options, plan.options, work, goes_through=not keeps)
+    def told(task: ScanTask) -> Iterator[pa.RecordBatch] | None:
+        is_known = not plan.file_schema.names and plan.options.on_corrupt == "raise" and not others
+        return rows_of_values(plan, task) if is_known and task.rows is not None else None
+
+    return Runner(
+        plan.locations,
+        plan.storage_options,
+        plan.options,
+        work,
+        goes_through=not keeps,
+        told=told,
+    )
 
 
 def observing(plan: ScanPlan, options: ScanOptions) -> Runner:

@@ -20,7 +20,7 @@ from tfrecord_io.errors import LayoutError, SchemaMismatchError
 from tfrecord_io.filters import filter_batch
 from tfrecord_io.frames import Damage, FrameCounter
 from tfrecord_io.infer import Observation
-from tfrecord_io.plan import ScanFile, ScanPlan
+from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.schema import wire_schema
 
 
@@ -116,13 +116,17 @@ class Decoding:
     def _nulls(self) -> pa.RecordBatch:
         """Return one row of nulls, which has room for as much as any other row."""
         if not self._file_schema.names:
-            # Made of no columns a batch has no rows.
-            return pa.RecordBatch.from_arrays([pa.nulls(1)], ["none"]).select([])
+            return _rows(1)
         wire = wire_schema(self._file_schema, reading=True)
         nulls = [pa.nulls(1, field.type) for field in wire]
         batch = pa.RecordBatch.from_arrays(nulls, schema=wire)
         place = self.cursor.offset, self.cursor.record
         return from_wire(batch, self._file_schema, place=lambda row: place)
+
+
+def _rows(count: int) -> pa.RecordBatch:
+    """Return rows of no columns. Made of none, a batch has no rows."""
+    return pa.RecordBatch.from_arrays([pa.nulls(count)], ["none"]).select([])
 
 
 def _in_units(
@@ -292,6 +296,16 @@ def path_value(file: ScanFile, path_column: str) -> pa.Scalar:
             f"without the column of paths, {path_column!r}",
             path=os.fsencode(file.url).decode("utf-8", "backslashreplace"),
         ) from None
+
+
+def rows_of_values(plan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
+    """Give the rows, whose number is known, of a task of which no column of records is read."""
+    finish = Finisher(plan, task.file)
+    rows, most = task.rows or 0, plan.options.batch_rows
+    for start in range(0, rows, most):
+        batch = finish(_rows(min(most, rows - start)))
+        if batch.num_rows:
+            yield batch
 
 
 def _repeat(value: pa.Scalar, rows: int) -> pa.Array:

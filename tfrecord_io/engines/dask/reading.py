@@ -97,11 +97,6 @@ class Reader:
 
     def __call__(self, tasks: tuple[ScanTask, ...], columns: Sequence[str]) -> pd.DataFrame:
         """Return the rows of tasks."""
-        rows = self.rows_of(tasks)
-        if not columns and rows is not None:
-            import pandas as pd
-
-            return pd.DataFrame(index=pd.RangeIndex(rows))
         plan = self.plan
         if list(columns) != plan.schema.names:
             plan = projected(plan, columns)
