@@ -1,8 +1,8 @@
-"""What Dask's optimizer is told of a read: how long partitions are, and how little `head` needs.
+"""What Dask's optimizer is told of a read: its length, what `head` needs, what filters exclude.
 
 `dask.dataframe.from_map` pushes the choice of columns down, and knows nothing else. The rest takes
 a subclass of its expression, which Dask keeps to itself: where that is not as expected, `from_map`
-serves, and `len` and `head` read more.
+serves, and `len`, `head` and filters read more.
 """
 
 from __future__ import annotations
@@ -12,19 +12,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import dask.dataframe as dd
+import numpy as np
+import pyarrow as pa
+
+from tfrecord_io.engines.dask.reading import Partitions
 
 try:
     from dask.dataframe.dask_expr import new_collection
-    from dask.dataframe.dask_expr._expr import Head, Index, Lengths, Literal
+    from dask.dataframe.dask_expr._expr import (
+        Filter,
+        Head,
+        Index,
+        Lengths,
+        Literal,
+        determine_column_projection,
+    )
     from dask.dataframe.dask_expr._reductions import Len
     from dask.dataframe.dask_expr.io.io import FromMapProjectable
+
+    from tfrecord_io.engines.dask.pruning import possible
 except ImportError:
     FromMapProjectable = None
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tfrecord_io.engines.dask.reading import Partitions, Reader
+    from tfrecord_io.engines.dask.reading import Reader
 
 LABEL = "read-tfrecord"
 
@@ -55,6 +68,8 @@ if FromMapProjectable is not None:
     class ReadTFRecord(FromMapProjectable):  # type: ignore[misc]
         """`from_map`'s expression of a `Reader`, `Partitions` and a `_Meta`."""
 
+        _filter_passthrough = True
+
         @functools.cached_property
         def frame_meta(self) -> pd.DataFrame:
             """An empty frame of the columns that are read."""
@@ -63,21 +78,25 @@ if FromMapProjectable is not None:
         def _simplify_up(self, parent: Any, dependents: Any) -> Any:
             if isinstance(parent, Len):
                 rows = self._rows_together()
-                return self._without_columns(parent) if rows is None else Literal(rows)
+                return self._with_columns(parent, []) if rows is None else Literal(rows)
             if isinstance(parent, Lengths):
                 each = self._rows_each()
-                return self._without_columns(parent) if None in each else Literal(each)
+                return self._with_columns(parent, []) if None in each else Literal(each)
             if type(parent) is Index:
-                return self._without_columns(parent)
+                # Those that others need of it, as a predicate: two reads would read all twice.
+                needed = determine_column_projection(self, parent, dependents)
+                return self._with_columns(parent, [one for one in self.columns if one in needed])
             if type(parent) is Head:
                 return self._limited(parent)
+            if type(parent) is Filter and self._filter_passthrough_available(parent, dependents):
+                return self._pruned(parent)
             return super()._simplify_up(parent, dependents)
 
-        def _without_columns(self, parent: Any) -> Any:
-            """Return a parent that asks for rows alone: where they are known, nothing is read."""
-            if not self.columns:
+        def _with_columns(self, parent: Any, columns: list[str]) -> Any:
+            """Return a parent of fewer columns: of none, and with rows known, nothing is read."""
+            if columns == self.columns:
                 return None
-            return parent.substitute(self, self.substitute_parameters({"columns": []}))
+            return parent.substitute(self, self.substitute_parameters({"columns": columns}))
 
         def _rows_each(self) -> tuple[int | None, ...]:
             reader: Reader = self.func
@@ -97,3 +116,41 @@ if FromMapProjectable is not None:
                 return None
             limited = self.substitute_parameters({"func": replace(reader, limit=parent.n)})
             return parent.substitute(self, limited)
+
+        def _filter_passthrough_available(self, parent: Any, dependents: Any) -> bool:
+            # What else is made of this frame needs all of it. And a filter that has told what it
+            # excludes lets columns pass.
+            is_only = super()._filter_passthrough_available(parent, dependents)
+            return bool(is_only and self._excluded(parent))
+
+        def _pruned(self, parent: Any) -> Any:
+            """Return a filter on what it does not exclude: fewer files, and as many partitions."""
+            partitions = list(self.iterables[0])
+            for index in self._excluded(parent):
+                partitions[index] = ()
+            pruned = self.substitute_parameters({"iterables": [Partitions(partitions)]})
+            return parent.substitute(self, pruned)
+
+        def _excluded(self, parent: Any) -> set[int]:
+            """Return which partitions have files, and no row that a filter keeps."""
+            owners, values = self._known
+            if not len(values.columns):
+                return set()
+            kept = possible(parent.predicate, self, values)
+            return {*owners} - {*owners[kept]}
+
+        @functools.cached_property
+        def _known(self) -> tuple[np.ndarray, pd.DataFrame]:
+            """The partition of each task, and the values of its partition columns."""
+            reader: Reader = self.func
+            partitions: Partitions = self.iterables[0]
+            owners = [owner for owner, group in enumerate(partitions) for _ in group]
+            files = [task.file for group in partitions for task in group]
+            columns = {
+                field.name: pa.array([file.partition[place] for file in files], field.type)
+                for place, field in enumerate(reader.plan.partition_schema)
+            }
+            if reader.dtype_backend is None:
+                # Beside a null NumPy has no integers, and a partition without one has them.
+                columns = {name: one for name, one in columns.items() if not one.null_count}
+            return np.array(owners), reader.frame(pa.table(columns))
