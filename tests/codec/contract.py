@@ -182,6 +182,10 @@ class CodecContract:
             (b"\xff\x06\x00\x00sNaPpY\x00\x01", "framed snappy"),
             (b'{"a": 1, "b": 2}', "JSON"),
             (b"id,name,score\n1,a,2.5\n", "CSV"),
+            (b"<!DOCTYPE html>\n<html>", "HTML"),
+            (b"\x93NUMPY\x01\x00v\x00{'d", "NumPy"),
+            (bytes.fromhex("83af70d10d884a3f") + bytes(8) + b"\x40", "ArrayRecord"),
+            (b"version https://git-lfs.github.com/spec/v1\noid sha256:", "pointer.*git lfs pull"),
         ],
     )
     def test_a_hint_at_another_format(self, codec: Any, head: bytes, name: str) -> None:

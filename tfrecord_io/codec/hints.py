@@ -23,7 +23,11 @@ _FORMATS = (
     (b"\x04\x22\x4d\x18", "an LZ4 frame"),
     (b"\xff\x06\x00\x00sNaPpY", "a framed snappy stream"),
     (b"SQLite format 3", "SQLite"),
+    (b"\x93NUMPY", "NumPy"),
+    (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f", "ArrayRecord (Riegeli)"),
 )
+_TEXTS = {b"{": "JSON", b"[": "JSON", b"<": "HTML or XML"}
+_LFS_POINTER = b"version https://git-lfs"
 
 
 def foreign_format_hint(head: bytes) -> str:
@@ -42,7 +46,8 @@ def foreign_format_hint(head: bytes) -> str:
     Notes
     -----
     zlib's header is two bytes that are a multiple of 31, of which the first is 0x78 for the window
-    size that everybody uses (RFC 1950). Avro: "Obj" and a one.
+    size that everybody uses (RFC 1950). Avro: "Obj" and a one. Riegeli: the header of a block that
+    begins a file (riegeli_records_file_format.md).
     """
     for magic, name, compression in _COMPRESSED:
         if head.startswith(magic):
@@ -52,9 +57,10 @@ def foreign_format_hint(head: bytes) -> str:
     for magic, name in _FORMATS:
         if head.startswith(magic):
             return _other(name)
+    if head.startswith(_LFS_POINTER):
+        return "; the file is a pointer of Git LFS: git lfs pull fetches what it stands for"
     if _is_text(head):
-        name = "JSON" if head.lstrip()[:1] in (b"{", b"[") else "text (CSV?)"
-        return _other(name)
+        return _other(_TEXTS.get(head.lstrip()[:1], "text (CSV?)"))
     return ""
 
 
