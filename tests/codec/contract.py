@@ -690,6 +690,13 @@ class CodecContract:
                 run(pa.py_buffer(frame(payload)))
             assert place(caught.value) == (0, 0, None)
 
+    def test_records_of_other_messages_are_told_how_to_be_read(self, codec: Any) -> None:
+        # An ExampleListWithContext { 1: repeated Example, 2: Example } of TF-Ranking; and text.
+        for payload in (wire.field(1, x(1)) * 2 + wire.field(2, x(2)), b"text"):
+            for run in (codec.decoder(X, EXAMPLE).decode, codec.observer(EXAMPLE).observe):
+                with pytest.raises((SchemaMismatchError, DecodeError), match='"ByteArray"'):
+                    run(pa.py_buffer(frame(payload)))
+
     @pytest.mark.parametrize("second", [b"", b"\xff\xff", b"\x08\x01"])
     def test_another_field_2_is_unknown(self, codec: Any, second: bytes) -> None:
         assert self.decoded(codec, pa.int64(), x(1) + wire.field(2, second)) == 1

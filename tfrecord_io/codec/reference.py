@@ -312,8 +312,8 @@ def _parse(payload: bytes, options: DecodeOptions, place: dict[str, Any]) -> _Re
         message = kind.FromString(payload)
     except ProtobufDecodeError as error:
         raise DecodeError(
-            f"the payload is not a valid {options.record_type} message; it may be damaged, or of "
-            "another record_type",
+            f"the payload is not a valid {options.record_type} message: it is of another, which "
+            'record_type="ByteArray" reads as bytes, or was damaged before it was written',
             **place,
         ) from error
     features = message.features.feature if is_example else message.context.feature
@@ -328,7 +328,8 @@ def _parse(payload: bytes, options: DecodeOptions, place: dict[str, Any]) -> _Re
     if is_example and _has_feature_lists(payload):
         raise SchemaMismatchError(
             "the record has feature lists, which an Example has not: read it with "
-            'record_type="SequenceExample"',
+            'record_type="SequenceExample", or, if it is another message, such as an '
+            'ExampleListWithContext, with record_type="ByteArray", as bytes',
             **place,
         )
     return _Record(_last_of_each(features), _last_of_each(feature_lists))

@@ -381,8 +381,8 @@ pub fn parse(
         Fault::boxed(
             FaultKind::Malformed,
             format!(
-                "the record is not a valid {name}, though its CRC fits: it holds something else \
-                 (see record_type) or was damaged before it was written"
+                "the record is not a valid {name}, though its CRC fits: it holds something else, \
+                 which record_type=\"ByteArray\" reads as bytes, or was damaged before it was written"
             ),
             place,
         )
@@ -411,8 +411,9 @@ pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Plac
     }
     Err(Fault::boxed(
         FaultKind::Mismatch,
-        "the record is a SequenceExample: it has feature lists, which record type Example would drop; \
-         read it with record_type=\"SequenceExample\"",
+        "the record has feature lists, which record type Example would drop: read it with \
+         record_type=\"SequenceExample\", or, if it is another message, such as an \
+         ExampleListWithContext, with record_type=\"ByteArray\", as bytes",
         place,
     ))
 }
