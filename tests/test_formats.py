@@ -1587,6 +1587,9 @@ class TestDetection:
         assert format_of_name("a.TFRecord.zst") == ("tfrecord", "zstd")
         assert format_of_name("a.tfrecord-00003-of-00010") == ("tfrecord", None)
         assert format_of_name("a.csv.gz-00003-of-00010") == ("csv", "gzip")
+        assert format_of_name("a.tfrecord-00003-of-00010.gz") == ("tfrecord", "gzip")
+        assert format_of_name("a.record-00003-of-00010") == ("tfrecord", None)
+        assert format_of_name("a.parquet-00003-of-00010.gz") is None
         assert format_of_name("a.parquet.gz") is None
         assert format_of_name("part-00000") is None
 
@@ -1644,6 +1647,15 @@ class TestDetection:
         with pytest.raises(CorruptDataError, match=r"looks like JSON, .*, such as "):
             read_table(folder)
         convert(f"{folder}/*.tfrecord*", tmp_path / "ds", to_format="parquet")
+
+    def test_a_folder_of_the_object_detection_api(self, tmp_path: Path) -> None:
+        folder = tmp_path / "pets"
+        folder.mkdir()
+        (folder / "train.record").write_bytes(examples({"a": 1}))
+        (folder / "label_map.pbtxt").write_text("item {\n  id: 1\n}\n")
+        with pytest.raises(CorruptDataError, match=r"looks like text .* name them, .*pbtxt"):
+            convert(folder, tmp_path / "ds", to_format="parquet")
+        convert(f"{folder}/*.record", tmp_path / "ds", to_format="parquet")
 
 
 FAR = {

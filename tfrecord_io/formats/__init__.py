@@ -12,8 +12,9 @@ from tfrecord_io.formats.columnar import ArrowFormat, OrcFormat, ParquetFormat
 from tfrecord_io.formats.json_lines import JsonLinesFormat
 from tfrecord_io.formats.text import CsvFormat
 
-#: What names of TFRecord files end in; the first is what ours end in.
-TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr")
+#: What names of TFRecord files end in; the first is what ours end in, the last what those of the
+#: Object Detection API do.
+TFRECORD_SUFFIXES = (".tfrecord", ".tfrecords", ".tfrec", ".tfr", ".record")
 
 _FORMATS: dict[str, Format] = {
     found.name: found

@@ -32,8 +32,9 @@ _MAGIC = {
     b"\xff\xff\xff\xff": "arrow",
     b"Obj\x01": "avro",
 }
-#: What TensorFlow Datasets and Beam write behind the suffix: x.tfrecord-00000-of-00010.
-_SHARD = re.compile(r"-\d+-of-\d+$")
+#: What TensorFlow Datasets and Beam write behind the suffix, or before that of the compression:
+#: x.tfrecord-00000-of-00010, x.tfrecord-00000-of-00010.gz.
+_SHARD = re.compile(r"-\d+-of-\d+(?=$|\.\w+$)")
 
 
 def format_of_name(path: str) -> tuple[str, str | None] | None:
