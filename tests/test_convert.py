@@ -408,6 +408,7 @@ class TestArguments:
         convert(tmp_path / "ds", tmp_path / "out", to_format="json")
         assert list(data_files(tmp_path / "out")) == ["part-00000-000.jsonl"]
 
+    @pytest.mark.filterwarnings("ignore::tfrecord_io.InferenceWarning")
     @pytest.mark.parametrize("fmt", ["parquet", "orc", "csv", "jsonl", "arrow", "avro"])
     def test_rows_need_columns_but_in_tfrecord(self, tmp_path: Path, fmt: str) -> None:
         write_table(TABLE, tmp_path / "ds")

@@ -171,7 +171,8 @@ class TestValues:
 
     def test_records_without_features(self, tmp_path, codec):
         path = write(tmp_path / "a", {}, {}, {})
-        table = read_table(path, codec=codec)
+        with pytest.warns(InferenceWarning, match="no record has a feature"):
+            table = read_table(path, codec=codec)
         assert (table.num_rows, table.num_columns) == (3, 0)
 
     def test_empty_file(self, tmp_path, codec):
@@ -435,6 +436,16 @@ class TestInference:
         write(tmp_path / "a", {"n": 1}, {"n": 1.5})
         with pytest.warns(InferenceWarning, match="'n'"):
             assert read_table(tmp_path)["n"].to_pylist() == [1.0, 1.5]
+
+    @pytest.mark.parametrize("record_type", ["Example", "SequenceExample"])
+    def test_records_of_another_message_without_a_feature(self, tmp_path, record_type):
+        # tf.Event { 1: double wall_time, 3: string file_version }: an Example of unknown fields.
+        event = b"\x09" + bytes(8) + b"\x1a\x0dbrain.Event:2"
+        write(tmp_path / "a", data=frame(event) * 3)
+        with pytest.warns(InferenceWarning, match=r'no record has a feature.*"ByteArray"'):
+            table = read_table(tmp_path, record_type=record_type)
+        assert (table.num_rows, table.num_columns) == (3, 0)
+        assert read_table(tmp_path, record_type="ByteArray")["byteArray"].to_pylist() == [event] * 3
 
 
 class TestManifest:

@@ -200,7 +200,7 @@ class TFRecordWarning(UserWarning):
 
 
 class InferenceWarning(TFRecordWarning):
-    """Inference chose a type that a user should know of."""
+    """Inference chose a type, or found no column, and a user should know of it."""
 
 
 class PrecisionWarning(TFRecordWarning):

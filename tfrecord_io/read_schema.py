@@ -13,6 +13,7 @@ from tfrecord_io.errors import (
     CorruptDataWarning,
     DatasetChangedError,
     InferenceError,
+    InferenceWarning,
     LayoutError,
     OptionError,
     SchemaMismatchError,
@@ -41,6 +42,12 @@ def file_schema_of(listing: Listing, seen_in_files: Observation | pa.Schema) -> 
     known = _joined_schema(manifests or (listing.manifests if not listing.found else []))
     if isinstance(seen_in_files, pa.Schema):
         return pa.schema([*known, *(f for f in seen_in_files if f.name not in known.names)])
+    if seen_in_files.records and not seen_in_files.features and not known.names:
+        text = (
+            "no record has a feature: if they are of another message, "
+            'record_type="ByteArray" reads them as bytes'
+        )
+        warn(text, InferenceWarning)
     seen = [feature for feature in seen_in_files.features if feature.name not in known.names]
     inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
     return pa.schema([*known, *inferred])

@@ -207,7 +207,7 @@ def read_table(
     CorruptDataWarning
         Of damage that was left out, or kept.
     InferenceWarning
-        Of types that were chosen and may surprise.
+        Of types that were chosen and may surprise, and where no record has a feature.
 
     Examples
     --------
