@@ -170,6 +170,8 @@ def test_chunks_of_pandas_frames(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match=r"from_pandas\(frame, schema\)"):
         write_table(chunks(), tmp_path / "out")
+    with pytest.raises(OptionError, match=r"holds a dict; .*from_pylist.*with_format\(\"arrow\"\)"):
+        write_table(iter([{"n": 1}]), tmp_path / "out")
     schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
     tables = (pa.Table.from_pandas(chunk, schema) for chunk in chunks())
     write_table(tables, tmp_path / "out", schema=schema)

@@ -425,10 +425,16 @@ def _all_batches(*groups: Iterable[Any]) -> Iterator[pa.RecordBatch]:
 def _checked_batch(item: object) -> pa.RecordBatch | pa.Table:
     if isinstance(item, pa.RecordBatch | pa.Table):
         return item
-    advice = ", as pyarrow.Table.from_pandas(frame, schema) makes them, of one schema for all"
+    advice = ""
+    if _is_pandas(item):
+        advice = ", as pyarrow.Table.from_pandas(frame, schema) makes them, of one schema for all"
+    elif isinstance(item, dict):
+        advice = (
+            ": pyarrow.Table.from_pylist(rows) is one, and a dataset of Hugging Face gives them by "
+            'dataset.with_format("arrow").iter(1000)'
+        )
     raise OptionError(
-        f"data holds a {type(item).__name__}; it must hold pyarrow record batches or tables"
-        + (advice if _is_pandas(item) else "")
+        f"data holds a {type(item).__name__}; it must hold pyarrow record batches or tables{advice}"
     )
 
 
