@@ -9,7 +9,7 @@ from tfrecord_io.errors import DatasetExistsError, OptionError, UnsupportedTypeE
 
 pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.ml.linalg import MatrixUDT, Vectors, VectorUDT
 from pyspark.sql.types import (
     ArrayType,
     MapType,
@@ -288,6 +288,21 @@ def test_a_column_without_an_arrow_form():
     ],
 )
 def test_a_type_of_nothing(t, what):
+    with pytest.raises(UnsupportedTypeError, match=what):
+        arrow_schema(StructType().add("x", t))
+
+
+@pytest.mark.parametrize(
+    ("t", "what"),
+    [
+        (ArrayType(VectorUDT()), r"array<vector>, .*transform\(column, vector_to_array\) "),
+        (ArrayType(ArrayType(VectorUDT())), "array<array<vector>>, .* of your own"),
+        (MatrixUDT(), "matrix, .* of your own"),
+        (ArrayType(MatrixUDT()), "array<matrix>, .* of your own"),
+    ],
+)
+def test_a_type_of_python_objects(t, what):
+    """What takes structs apart, a field's name or JSON, Spark refuses for these."""
     with pytest.raises(UnsupportedTypeError, match=what):
         arrow_schema(StructType().add("x", t))
 

@@ -53,18 +53,34 @@ def arrow_schema(struct: StructType) -> pa.Schema:
 def _arrow_field(field: StructField) -> pa.Field:
     if is_vector(field.dataType):
         return pa.field(field.name, _VECTOR, field.nullable)
+    name = field.dataType.simpleString()
+    if _holds_objects(field.dataType):
+        # Neither a field's name nor to_json takes these apart.
+        advice = "make numbers, texts or lists of its objects by a udf of your own"
+        if isinstance(field.dataType, ArrayType) and is_vector(field.dataType.elementType):
+            advice = "make lists of its vectors by transform(column, vector_to_array)"
+        raise _unsupported(field.name, name, advice)
     try:
         arrow = to_arrow_type(field.dataType, timezone=_ZONE)
     except (PySparkException, ValueError):
         # A ValueError is pyarrow's, of nulls in what holds none: the type of array() and map().
-        name = field.dataType.simpleString()
         advice = f", such as {name.replace('void', 'int')}" if _is_empty(field.dataType) else ""
-        raise UnsupportedTypeError(
-            f"column {field.name!r} has the type {name}, which TFRecord cannot hold: cast it to a "
-            f"supported type{advice}",
-            feature=field.name,
-        ) from None
+        raise _unsupported(field.name, name, f"cast it to a supported type{advice}") from None
     return pa.field(field.name, arrow, field.nullable)
+
+
+def _unsupported(column: str, type_name: str, advice: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"column {column!r} has the type {type_name}, which TFRecord cannot hold: {advice}",
+        feature=column,
+    )
+
+
+def _holds_objects(t: DataType) -> bool:
+    """Return whether a type is of Python objects that Spark holds as structs, or lists of them."""
+    if isinstance(t, ArrayType):
+        return _holds_objects(t.elementType)
+    return isinstance(t, UserDefinedType) and isinstance(t.sqlType(), StructType)
 
 
 def _is_empty(t: DataType) -> bool:
