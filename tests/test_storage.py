@@ -370,6 +370,26 @@ class TestLocal(StorageContract):
             LocalStorage().create_exclusive(f"{tmp_path}/f", b"data", str(tmp_path))
         assert list(tmp_path.iterdir()) == []
 
+    @pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM])
+    def test_a_mount_without_hard_links(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    ) -> None:
+        """As those of object stores, of Windows shares and of Google Drive are."""
+
+        def refuse(source: str, target: str) -> None:
+            raise OSError(number, os.strerror(number), source, None, target)
+
+        tfr.write_table(pa.table({"a": [1]}), tmp_path / "data")
+        before = sorted((tmp_path / "data").iterdir())
+        monkeypatch.setattr(os, "link", refuse)
+        for mode in ("append", "overwrite"):
+            with pytest.raises(OSError, match="hard links") as error:
+                tfr.write_table(pa.table({"a": [2]}), tmp_path / "data", mode=mode)
+            assert error.value.errno == number
+            assert error.value.filename.startswith(str(tmp_path / "data"))
+        assert sorted((tmp_path / "data").iterdir()) == before
+        assert tfr.read_table(tmp_path / "data")["a"].to_pylist() == [1]
+
     def test_a_limit_takes_no_memory(self, tmp_path: Path) -> None:
         """Where memory is limited, a commit that was decided could not be read."""
         storage, root = open_storage(tmp_path)

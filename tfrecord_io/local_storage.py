@@ -35,6 +35,9 @@ from tfrecord_io.storage_protocol import (
     publish_by_rename,
 )
 
+#: How mounts of object stores, Windows shares and FAT disks refuse a hard link.
+_NO_LINKS = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM}
+
 #: Tries to make a folder that other jobs keep removing.
 _MAKE_TRIES = 20
 
@@ -211,6 +214,15 @@ class LocalStorage:
                 os.link(temporary, path)
             except FileExistsError:
                 return False
+            except OSError as error:
+                if error.errno in _NO_LINKS:
+                    raise OSError(
+                        error.errno,
+                        "the file system has no hard links, which a commit needs; nothing was "
+                        "changed: write to the store by its own URL, or to a local disk, and copy",
+                        os.path.dirname(path),  # noqa: PTH120
+                    ) from error
+                raise
         finally:
             Path(temporary).unlink(missing_ok=True)
         self.sync_folders([os.path.dirname(path)])  # noqa: PTH120
