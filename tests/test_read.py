@@ -531,6 +531,18 @@ class TestManifest:
         with pytest.raises(SchemaMismatchError, match="record_type='SequenceExample'"):
             read_table(file.parent)
 
+    @pytest.mark.parametrize("record_type", ["Example", "SequenceExample"])
+    def test_payloads_that_are_examples(self, tmp_path, record_type):
+        """Programs serialize them, and write them as bytes."""
+        table = pa.table({"x": [1, 2], "p": ["a", "b"]})
+        write_table(table, tmp_path / "as", record_type=record_type, partition_by="p")
+        payloads = read_table(tmp_path / "as", record_type="ByteArray")
+        write_table(payloads, tmp_path / "raw", record_type="ByteArray", partition_by="p")
+        with pytest.raises(SchemaMismatchError, match=r"ByteArray.*path/part-\*") as error:
+            read_table(tmp_path / "raw", record_type=record_type)
+        assert record_type in str(error.value)
+        assert read_table(f"{tmp_path}/raw/p=*/part-*", record_type=record_type).equals(table)
+
     def test_a_schema_that_no_byte_array_fits(self, tmp_path, codec):
         write_table(pa.table({"x": [1, 2]}), tmp_path)
         read = functools.partial(read_table, tmp_path, record_type="ByteArray", codec=codec)

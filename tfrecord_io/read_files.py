@@ -191,9 +191,12 @@ def check_manifest(manifest: Manifest, file_format: str, record_type: RecordType
             f"convert reads them with from_format={manifest.file_format!r}"
         )
     if manifest.record_type not in (None, record_type):
+        # Any bytes can look like an Example without features: that they are one has to be said.
+        or_so = f", or by the names of its files, as path/part-*, if each is of type {record_type}"
         raise SchemaMismatchError(
             f"the data set holds records of type {manifest.record_type}; read it with "
             f"record_type={manifest.record_type!r}"
+            f"{or_so if manifest.record_type == 'ByteArray' else ''}"
         )
 
 
