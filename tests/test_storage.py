@@ -382,13 +382,28 @@ class TestLocal(StorageContract):
         tfr.write_table(pa.table({"a": [1]}), tmp_path / "data")
         before = sorted((tmp_path / "data").iterdir())
         monkeypatch.setattr(os, "link", refuse)
+        taken = []
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            taken.append("a row")
+            yield pa.record_batch({"a": [2]})
+
         for mode in ("append", "overwrite"):
             with pytest.raises(OSError, match="hard links") as error:
-                tfr.write_table(pa.table({"a": [2]}), tmp_path / "data", mode=mode)
+                tfr.write_table(
+                    batches(), tmp_path / "data", mode=mode, schema=pa.schema({"a": pa.int64()})
+                )
             assert error.value.errno == number
             assert error.value.filename.startswith(str(tmp_path / "data"))
+        # It is told before hours of work are lost.
+        assert taken == []
+        with pytest.raises(OSError, match="hard links"):
+            tfr.convert(tmp_path / "data", tmp_path / "data.jsonl")
         assert sorted((tmp_path / "data").iterdir()) == before
+        assert [*tmp_path.iterdir()] == [tmp_path / "data"]
         assert tfr.read_table(tmp_path / "data")["a"].to_pylist() == [1]
+        tfr.convert(tmp_path / "data", tmp_path / "data.jsonl", mode="overwrite")
+        assert (tmp_path / "data.jsonl").read_text() == '{"a":1}\n'
 
     def test_a_limit_takes_no_memory(self, tmp_path: Path) -> None:
         """Where memory is limited, a commit that was decided could not be read."""

@@ -211,18 +211,9 @@ class LocalStorage:
         try:
             _write_durably(temporary, data, "xb")
             try:
-                os.link(temporary, path)
+                link(temporary, path)
             except FileExistsError:
                 return False
-            except OSError as error:
-                if error.errno in _NO_LINKS:
-                    raise OSError(
-                        error.errno,
-                        "the file system has no hard links, which a commit needs; nothing was "
-                        "changed: write to the store by its own URL, or to a local disk, and copy",
-                        os.path.dirname(path),  # noqa: PTH120
-                    ) from error
-                raise
         finally:
             Path(temporary).unlink(missing_ok=True)
         self.sync_folders([os.path.dirname(path)])  # noqa: PTH120
@@ -285,6 +276,40 @@ class LocalStorage:
 def _at_once(path: str, flags: int) -> int:
     """Open a file without waiting, as that of a pipe would, for somebody at its other end."""
     return os.open(path, flags | os.O_NONBLOCK)
+
+
+def link(source: str, target: str) -> None:
+    """Give a file a second name, unless there is such a file.
+
+    Raises
+    ------
+    FileExistsError
+        There is.
+    OSError
+        The file system has no hard links.
+    """
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise OSError(
+            error.errno,
+            "the file system has no hard links, which a commit needs, and nothing was changed: "
+            "write to the store by its own URL, or to a local disk, and copy",
+            os.path.dirname(target),  # noqa: PTH120
+        ) from error
+
+
+def check_links(folder: str) -> None:
+    """Raise what `link` raises if a commit of what is staged in a folder could not be decided."""
+    probe = f"{folder}/{uuid.uuid4().hex}.probe"
+    Path(probe).touch()
+    try:
+        link(probe, f"{probe}.link")
+        Path(f"{probe}.link").unlink()
+    finally:
+        Path(probe).unlink()
 
 
 def _write_durably(path: str, data: bytes, mode: str) -> None:

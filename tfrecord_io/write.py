@@ -35,6 +35,7 @@ from tfrecord_io.layout import (
     check_partition_name,
     format_segments,
 )
+from tfrecord_io.local_storage import check_links
 from tfrecord_io.manifest import Manifest, read_manifest
 from tfrecord_io.options import (
     DEFAULT_ROWS_PER_TASK,
@@ -70,6 +71,7 @@ def plan_write(
     empty_partition: EmptyPartition = "error",
     owner_pid: int | None = None,
     file_format: str = "tfrecord",
+    file: str | None = None,
     time_zone: str = "UTC",
 ) -> WriteJob:
     """Check a write, finish or remove what killed jobs left in the target, and begin a job.
@@ -107,6 +109,8 @@ def plan_write(
         process ends before the job does. By default this process.
     file_format : str
         What the files are, see `tfrecord_io.part_writer.check_file_format`.
+    file : str, optional
+        Path of the one file that is written, for which `path` is only the folder of the job.
     time_zone : str
         The zone in which the caller reads times in the names of folders that no manifest describes.
 
@@ -150,6 +154,7 @@ def plan_write(
         skip=True,
         first_task_index=0,
         schema=pa.schema([f.with_nullable(schema.field(f.name).nullable) for f in normal]),
+        file=file,
         partition_by=names,
         file_format=file_format,
         record_type=record_type,
@@ -171,9 +176,12 @@ def plan_write(
                 job = replace(job, first_task_index=first_added_task(tree, manifest))
     job_id = staging.set_up_job(owner_pid)
     try:
+        folder = storage.local_path(staging.job_folder(job_id))
+        if folder is not None and file is None:
+            check_links(folder)
         return replace(job, job_id=job_id, skip=False)
     except BaseException:
-        # An interrupt: nobody else knows of the job.
+        # Nobody else knows of the job.
         staging.remove_job_quietly(job_id)
         raise
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -269,6 +269,7 @@ def convert(
         storage_options=options,
         empty_partition=empty_partition,
         file_format=writes,
+        file=None if file is None else file.path,
     )
     if job.skip:
         return _result(WriteResult(), reads, writes)
@@ -280,7 +281,6 @@ def convert(
             raise
         return _result(commit_job(job, commits), reads, writes)
     try:
-        job = replace(job, file=file.path)
         commits = _staged(job, plan, scheduler, threads, progress, is_one_task=True)
         return _result(file.publish(job, commits), reads, writes)
     finally:

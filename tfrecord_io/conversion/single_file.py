@@ -29,6 +29,7 @@ from tfrecord_io.file_staging import (
     note_path,
     remove_hidden,
 )
+from tfrecord_io.local_storage import link
 from tfrecord_io.options import SaveMode
 from tfrecord_io.part_writer import WrittenFile, file_format
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
@@ -117,7 +118,7 @@ class FileTarget:
             if self.mode == "overwrite":
                 self._keep_permissions(local)
             elif local is not None:
-                os.link(local, self.path)
+                link(local, self.path)
                 return True
             elif self.storage.exists(self.path):
                 raise FileExistsError
