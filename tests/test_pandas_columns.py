@@ -209,6 +209,13 @@ class TestDtypes:
         with pytest.raises(InferenceError, match=r"'v'.*datetime"):
             to_arrow(pd.Series(pd.Categorical([DATE, TIME]), name="v"))
 
+    def test_arrays_with_several_axes(self):
+        column = pd.Series([np.arange(4).reshape(2, 2), None], name="v")
+        with pytest.raises(InferenceError, match=r"'v'.*numpy\.ravel makes lists"):
+            to_arrow(column)
+        lists = column.map(np.ravel, na_action="ignore")
+        assert to_arrow(lists).to_pylist() == [[0, 1, 2, 3], None]
+
     def test_text_that_is_none(self):
         with pytest.raises(InferenceError, match=r"'v'.*surrogates"):
             to_arrow(pd.Series(["\ud800"], dtype=pd.StringDtype("python"), name="v"))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -162,6 +163,19 @@ def test_pandas_frames(tmp_path: Path) -> None:
     named = pd.DataFrame({"v": [1, 2]}, index=pd.Index([7, 8], name="w"))
     write_table(named, tmp_path / "named")
     assert data_files(tmp_path / "named") == expected_files([{"v": 1, "w": 7}, {"v": 2, "w": 8}])
+
+
+def test_a_dict_of_arrays(tmp_path: Path) -> None:
+    data = {"x": np.arange(12, dtype=np.float32).reshape(2, 3, 2), "y": np.array([1, 2])}
+    with pytest.raises(OptionError, match=r"pyarrow\.table\(data\).*from_numpy_ndarray\(array\)"):
+        write_table(data, tmp_path / "out")
+    x = pa.FixedShapeTensorArray.from_numpy_ndarray(data["x"])
+    write_table(pa.table({**data, "x": x}), tmp_path / "out")
+    rows = [
+        {"x": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0], "y": 1},
+        {"x": [6.0, 7.0, 8.0, 9.0, 10.0, 11.0], "y": 2},
+    ]
+    assert data_files(tmp_path / "out") == expected_files(rows)
 
 
 def test_chunks_of_pandas_frames(tmp_path: Path) -> None:

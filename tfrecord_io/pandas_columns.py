@@ -101,9 +101,12 @@ def to_arrow(column: pd.Series) -> pa.Array | pa.ChunkedArray:
         if isinstance(error, TFRecordError):
             raise
         if is_object_dtype(dtype) or is_string_dtype(dtype):
+            advice = "convert the column"
+            if any(getattr(value, "ndim", 0) > 1 for value in column):
+                advice = "numpy.ravel makes lists of arrays with several axes"
             raise InferenceError(
                 f"the values of column {column.name!r} have no one type of Arrow's ({error}); "
-                "convert the column",
+                f"{advice}",
                 feature=str(column.name),
             ) from error
         raise UnsupportedTypeError(

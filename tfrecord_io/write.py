@@ -406,6 +406,12 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
         ) from error
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         return _open_iterable(iter(data), schema)
+    if isinstance(data, Mapping):
+        raise OptionError(
+            f"data is a {type(data).__name__}; pyarrow.table(data) makes a table of columns, where "
+            "pyarrow.FixedShapeTensorArray.from_numpy_ndarray(array) is one of an array with "
+            "several axes"
+        )
     raise OptionError(
         f"data is a {type(data).__name__}; give a pyarrow Table, batches of one, a data frame or "
         "anything else with __arrow_c_stream__"
