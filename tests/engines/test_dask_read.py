@@ -391,16 +391,20 @@ class TestLaziness:
         ],
     )
     @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable", None])
-    def test_a_predicate_excludes_files_by_their_folders(self, dataset, keep, parts, backend):
-        whole = tfr.read_tfrecord(dataset, blocksize=None, dtype_backend=backend).compute()
+    @pytest.mark.parametrize(("blocksize", "partitions"), [(None, 12), ("1 MiB", 1)])
+    def test_a_predicate_excludes_files_by_their_folders(
+        self, dataset, keep, parts, backend, blocksize, partitions
+    ):
+        options = {"blocksize": blocksize, "dtype_backend": backend}
+        whole = tfr.read_tfrecord(dataset, **options).compute()
         expected = whole[keep(whole)]
         assert bool(len(expected)) is bool(parts)
         for file in Path(dataset).rglob("part-*"):
             if file.parent.name[-1] not in parts:
                 spoil(file)
-        frame = tfr.read_tfrecord(dataset, blocksize=None, dtype_backend=backend)
+        frame = tfr.read_tfrecord(dataset, **options)
         kept = frame[keep(frame)]
-        assert kept.npartitions == 12
+        assert kept.npartitions == partitions
         for found, rows in (
             (kept, expected),
             (kept["s"], expected["s"]),
@@ -409,13 +413,28 @@ class TestLaziness:
             (frame[["i", "p"]][keep(frame[["i", "p"]])], expected[["i", "p"]]),
         ):
             # Of NumPy's dtypes an empty partition of integers has no floats.
-            options = {"check_dtype": backend is not None, "check_index_type": False}
+            how = {"check_dtype": backend is not None, "check_index_type": False}
             if isinstance(rows, pd.Series):
                 pd.testing.assert_series_equal(
-                    found.compute().sort_index(), rows.sort_index(), **options
+                    found.compute().sort_index(), rows.sort_index(), **how
                 )
             else:
-                pd.testing.assert_frame_equal(found.compute(), rows, **options)
+                pd.testing.assert_frame_equal(found.compute(), rows, **how)
+
+    @pytest.mark.parametrize("schema", [None, TABLE.schema.remove(6)])
+    @pytest.mark.parametrize("filters", [None, [("i", ">", 30)]])
+    def test_rows_keep_their_places_when_files_are_left_out(self, dataset, schema, filters):
+        (Path(dataset) / "_SUCCESS").unlink()
+        frame = tfr.read_tfrecord(dataset, schema=schema, filters=filters)
+        assert frame.npartitions == 1
+        whole = frame.compute()
+        found = frame[frame["p"].isin(["k0", "k2"])].compute()
+        assert found.equals(whole[whole["p"] != "k1"])
+        if schema is None and filters is None:
+            # Here all rows were counted when their columns were looked for.
+            for file in Path(dataset).rglob("p=k1/*"):
+                file.unlink()
+            assert frame[frame["p"] != "k1"].compute().equals(found)
 
     @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable", None])
     def test_a_predicate_on_folders_with_a_null(self, tmp_path, backend):

@@ -8,7 +8,7 @@ serves, and `len`, `head` and filters read more.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import dask.dataframe as dd
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tfrecord_io.engines.dask.reading import Partitions
+from tfrecord_io.plan import ScanTask
 
 try:
     from dask.dataframe.dask_expr import new_collection
@@ -61,6 +62,28 @@ class _Meta:
 
     def __dask_tokenize__(self) -> str:
         return type(self).__name__
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tasks:
+    """The tasks of a read, one after the other.
+
+    Attributes
+    ----------
+    places : numpy.ndarray of int
+        Of each, the index of its partition and that in the partition.
+    rows : list of int
+        How many rows each has; 0 if that is not known.
+    is_counted : numpy.ndarray of bool
+        Whether it is known of all tasks of the partition.
+    values : pandas.DataFrame
+        The values of the partition columns, in the frame's dtypes.
+    """
+
+    places: np.ndarray
+    rows: list[int]
+    is_counted: np.ndarray
+    values: pd.DataFrame
 
 
 if FromMapProjectable is not None:
@@ -121,36 +144,51 @@ if FromMapProjectable is not None:
             # What else is made of this frame needs all of it. And a filter that has told what it
             # excludes lets columns pass.
             is_only = super()._filter_passthrough_available(parent, dependents)
-            return bool(is_only and self._excluded(parent))
+            return bool(is_only and len(self._excluded(parent)))
 
         def _pruned(self, parent: Any) -> Any:
             """Return a filter on what it does not exclude: fewer files, and as many partitions."""
-            partitions = list(self.iterables[0])
+            groups = [list(group) for group in self.iterables[0]]
             for index in self._excluded(parent):
-                partitions[index] = ()
-            pruned = self.substitute_parameters({"iterables": [Partitions(partitions)]})
+                owner, place = self._tasks.places[index]
+                groups[owner][place] = self._tasks.rows[index]
+            partitions = Partitions([tuple(group) for group in groups])
+            pruned = self.substitute_parameters({"iterables": [partitions]})
             return parent.substitute(self, pruned)
 
-        def _excluded(self, parent: Any) -> set[int]:
-            """Return which partitions have files, and no row that a filter keeps."""
-            owners, values = self._known
-            if not len(values.columns):
-                return set()
-            kept = possible(parent.predicate, self, values)
-            return {*owners} - {*owners[kept]}
+        def _excluded(self, parent: Any) -> np.ndarray:
+            """Return which tasks have no row that a filter keeps, and need not be read."""
+            known = self._tasks
+            if not len(known.values.columns):
+                return np.arange(0)
+            excluded = ~possible(parent.predicate, self, known.values)
+            owners = known.places[:, 0]
+            kept = np.bincount(owners[~excluded], minlength=len(self.iterables[0]))
+            # The index counts the rows of a partition, those of other files as well.
+            found: np.ndarray = np.flatnonzero(excluded & (known.is_counted | (kept[owners] == 0)))
+            return found
 
         @functools.cached_property
-        def _known(self) -> tuple[np.ndarray, pd.DataFrame]:
-            """The partition of each task, and the values of its partition columns."""
+        def _tasks(self) -> _Tasks:
             reader: Reader = self.func
             partitions: Partitions = self.iterables[0]
-            owners = [owner for owner, group in enumerate(partitions) for _ in group]
-            files = [task.file for group in partitions for task in group]
+            there = [
+                (owner, place, task)
+                for owner, group in enumerate(partitions)
+                for place, task in enumerate(group)
+                if isinstance(task, ScanTask)
+            ]
             columns = {
-                field.name: pa.array([file.partition[place] for file in files], field.type)
-                for place, field in enumerate(reader.plan.partition_schema)
+                field.name: pa.array([task.file.partition[index] for *_, task in there], field.type)
+                for index, field in enumerate(reader.plan.partition_schema)
             }
             if reader.dtype_backend is None:
                 # Beside a null NumPy has no integers, and a partition without one has them.
                 columns = {name: one for name, one in columns.items() if not one.null_count}
-            return np.array(owners), reader.frame(pa.table(columns))
+            counted = [reader.rows_of(group) is not None for group in partitions]
+            return _Tasks(
+                places=np.array([place for *place, _ in there], int).reshape(-1, 2),
+                rows=[task.rows or 0 for *_, task in there],
+                is_counted=np.array([counted[owner] for owner, *_ in there], bool),
+                values=reader.frame(pa.table(columns)),
+            )

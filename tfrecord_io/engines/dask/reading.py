@@ -14,8 +14,9 @@ import os
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pat
 
@@ -45,25 +46,31 @@ DEFAULT_BLOCKSIZE = "128 MiB"
 _PATH_COLUMN = "path"
 
 
-class Partitions(Sequence[tuple[ScanTask, ...]]):
+#: What stands for the rows of a partition: tasks, and numbers of rows that nobody needs.
+Group: TypeAlias = tuple[ScanTask | int, ...]
+
+
+class Partitions(Sequence[Group]):
     """The tasks of each partition, which Dask need not look through to name its own tasks."""
 
     __slots__ = ("_groups", "_token")
 
-    def __init__(self, groups: Sequence[tuple[ScanTask, ...]]) -> None:
+    def __init__(self, groups: Sequence[Group]) -> None:
         self._groups = tuple(groups)
         digest = hashlib.sha256()
         for group in self._groups:
             for task in group:
-                file = task.file
-                digest.update(repr((file.url, file.version, task.start, task.end)).encode())
+                told: object = task
+                if isinstance(task, ScanTask):
+                    told = task.file.url, task.file.version, task.start, task.end
+                digest.update(repr(told).encode())
             digest.update(b"|")
         self._token = digest.hexdigest()
 
     @overload
-    def __getitem__(self, index: int) -> tuple[ScanTask, ...]: ...
+    def __getitem__(self, index: int) -> Group: ...
     @overload
-    def __getitem__(self, index: slice) -> tuple[tuple[ScanTask, ...], ...]: ...
+    def __getitem__(self, index: slice) -> tuple[Group, ...]: ...
     def __getitem__(self, index: Any) -> Any:
         return self._groups[index]
 
@@ -95,14 +102,18 @@ class Reader:
     arrow_strings: bool
     limit: int | None = None
 
-    def __call__(self, tasks: tuple[ScanTask, ...], columns: Sequence[str]) -> pd.DataFrame:
-        """Return the rows of tasks."""
+    def __call__(self, group: Group, columns: Sequence[str]) -> pd.DataFrame:
+        """Return the rows of tasks, each at the place that it has in the partition."""
         plan = self.plan
         if list(columns) != plan.schema.names:
             plan = projected(plan, columns)
+        tasks = [task for task in group if isinstance(task, ScanTask)]
         with warnings_to_clients():
             batches = list(_limited(plan, tasks, self.limit))
-        return self.frame(pa.Table.from_batches(batches, plan.schema))
+        frame = self.frame(pa.Table.from_batches(batches, plan.schema))
+        if len(tasks) < len(group):
+            frame.index = _places(group)
+        return frame
 
     def __repr__(self) -> str:
         return f"Reader({', '.join(self.plan.locations)})"
@@ -150,15 +161,17 @@ class Reader:
             return False
         return True
 
-    def rows_of(self, tasks: tuple[ScanTask, ...]) -> int | None:
+    def rows_of(self, group: Group) -> int | None:
         """Return how many rows a partition has, if that is known without reading."""
+        tasks = [task for task in group if isinstance(task, ScanTask)]
         counts = [task.rows for task in tasks if task.rows is not None]
         return sum(counts) if self._keeps_all and len(counts) == len(tasks) else None
 
     def rows_of_all(self, partitions: Partitions) -> int | None:
         """Return how many rows all partitions have, if that is known without reading."""
         # A file that is listed twice is read twice: its first task stands there twice.
-        files = [task.file.rows for tasks in partitions for task in tasks if task.start == 0]
+        tasks = [task for group in partitions for task in group if isinstance(task, ScanTask)]
+        files = [task.file.rows for task in tasks if task.start == 0]
         counts = [rows for rows in files if rows is not None]
         return sum(counts) if self._keeps_all and len(counts) == len(files) else None
 
@@ -179,8 +192,21 @@ class Reader:
         return type(self).__name__, hashlib.sha256(repr(described).encode()).hexdigest()
 
 
+def _places(group: Group) -> pd.Index:
+    """Return the index of the rows of a group whose tasks all tell how many rows they have."""
+    import pandas as pd
+
+    places, row = [np.arange(0)], 0
+    for task in group:
+        rows = task if isinstance(task, int) else task.rows or 0
+        if isinstance(task, ScanTask):
+            places.append(np.arange(row, row + rows))
+        row += rows
+    return pd.Index(np.concatenate(places))
+
+
 def _limited(
-    plan: ScanPlan, tasks: tuple[ScanTask, ...], limit: int | None
+    plan: ScanPlan, tasks: Sequence[ScanTask], limit: int | None
 ) -> Iterator[pa.RecordBatch]:
     if limit is None:
         with contextlib.closing(read_tasks(plan, tasks)) as streams:
