@@ -107,7 +107,7 @@ class Reader:
         plan = self.plan
         if list(columns) != plan.schema.names:
             plan = projected(plan, columns)
-        tasks = [task for task in group if isinstance(task, ScanTask)]
+        tasks = _tasks(group)
         with warnings_to_clients():
             batches = list(_limited(plan, tasks, self.limit))
         frame = self.frame(pa.Table.from_batches(batches, plan.schema))
@@ -163,14 +163,14 @@ class Reader:
 
     def rows_of(self, group: Group) -> int | None:
         """Return how many rows a partition has, if that is known without reading."""
-        tasks = [task for task in group if isinstance(task, ScanTask)]
-        counts = [task.rows for task in tasks if task.rows is not None]
-        return sum(counts) if self._keeps_all and len(counts) == len(tasks) else None
+        rows = [task.rows for task in _tasks(group)]
+        counts = [count for count in rows if count is not None]
+        return sum(counts) if self._keeps_all and len(counts) == len(rows) else None
 
     def rows_of_all(self, partitions: Partitions) -> int | None:
         """Return how many rows all partitions have, if that is known without reading."""
         # A file that is listed twice is read twice: its first task stands there twice.
-        tasks = [task for group in partitions for task in group if isinstance(task, ScanTask)]
+        tasks = itertools.chain.from_iterable(map(_tasks, partitions))
         files = [task.file.rows for task in tasks if task.start == 0]
         counts = [rows for rows in files if rows is not None]
         return sum(counts) if self._keeps_all and len(counts) == len(files) else None
@@ -190,6 +190,10 @@ class Reader:
             *(self.dtype_backend, self.arrow_strings, self.limit),
         )
         return type(self).__name__, hashlib.sha256(repr(described).encode()).hexdigest()
+
+
+def _tasks(group: Group) -> list[ScanTask]:
+    return [task for task in group if isinstance(task, ScanTask)]
 
 
 def _places(group: Group) -> pd.Index:
