@@ -158,9 +158,11 @@ if FromMapProjectable is not None:
 
         def _excluded(self, parent: Any) -> np.ndarray:
             """Return which tasks have no row that a filter keeps, and need not be read."""
-            known = self._tasks
-            if not len(known.values.columns):
+            reader: Reader = self.func
+            has_folders = bool(reader.plan.partition_schema.names)
+            if not has_folders or self._tasks.values.columns.empty:
                 return np.arange(0)
+            known = self._tasks
             excluded = ~possible(parent.predicate, self, known.values)
             owners = known.places[:, 0]
             kept = np.bincount(owners[~excluded], minlength=len(self.iterables[0]))
