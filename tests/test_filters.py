@@ -15,6 +15,7 @@ from tests.support.frames import examples
 from tfrecord_io.engines.local import read_table
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import (
+    TextValue,
     columns_of,
     expression,
     filter_batch,
@@ -570,3 +571,39 @@ def test_arrow_begins_no_threads():
         "assert len(os.listdir('/proc/self/task')) == before\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("-3", pa.scalar(-3, pa.int8())),
+        ("18446744073709551615", pa.scalar(2**64 - 1, pa.uint64())),
+        ("true", pa.scalar(True)),
+        ("0.1", pa.scalar(0.1, pa.float64())),
+        ("0.10", pa.scalar(decimal.Decimal("0.10"), pa.decimal128(5, 2))),
+        ("2026", pa.scalar("2026")),
+        ("2026-01-05", pa.scalar(datetime.date(2026, 1, 5))),
+        ("2026-01-05", pa.scalar(datetime.datetime(2026, 1, 5), pa.timestamp("us"))),
+        ("2026-01-05 02:00", pa.scalar(datetime.datetime(2026, 1, 5), pa.timestamp("us", "UTC"))),
+        (
+            "2026-01-05T01:00+01:00",
+            pa.scalar(datetime.datetime(2026, 1, 5), pa.timestamp("us", "UTC")),
+        ),
+    ],
+)
+def test_a_text_stands_for_a_value_of_the_column(text, value):
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    table = pa.table({"x": [value, None]})
+    schema = table.schema
+    for term in [("x", "=", TextValue(text, zone)), ("x", "in", [TextValue(text, zone)])]:
+        parsed = parse([term])
+        assert columns_of(parsed, schema) == ["x"]
+        assert table.filter(expression(parsed, schema)).num_rows == 1
+    other = expression(parse([("x", "!=", TextValue(text, zone))]), schema)
+    assert table.filter(other).num_rows == 0
+
+
+@pytest.mark.parametrize("t", [pa.int8(), pa.bool_(), pa.date32(), pa.timestamp("us", "UTC")])
+def test_a_text_that_stands_for_no_value(t):
+    with pytest.raises(OptionError, match="'x' with 'soon'"):
+        expression(parse([("x", ">", TextValue("soon"))]), pa.schema([("x", t)]))

@@ -15,6 +15,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
@@ -36,6 +37,33 @@ Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
 
 _INT64_END = 2**63
+
+
+@dataclass(frozen=True, slots=True)
+class TextValue:
+    """A value as text, for callers who do not know the column's type yet.
+
+    Attributes
+    ----------
+    text : str
+        As Arrow and ISO 8601 have it: ``12``, ``true``, ``2026-01-05``, ``2026-01-05 12:00``.
+    zone : datetime.tzinfo
+        Of a time without an offset, where the column's times have a zone.
+    """
+
+    text: str
+    zone: datetime.tzinfo = datetime.timezone.utc
+
+    def __repr__(self) -> str:
+        return repr(self.text)
+
+    def typed(self, t: pa.DataType) -> Any:
+        """Return the value of this type."""
+        if pat.is_timestamp(t) and t.tz is not None:
+            time = datetime.datetime.fromisoformat(self.text)
+            return time if time.tzinfo else time.replace(tzinfo=self.zone)
+        return self.text if pat.is_null(t) else pa.scalar(self.text).cast(t).as_py()
+
 
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "=": lambda column, value: column == value,
@@ -167,6 +195,7 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
     try:
         t = schema.field(name).type if name in schema.names else pa.null()
         column = pc.field(name)
+        value = _typed(value, t)
         if pat.is_decimal(t):
             return _compared_decimals(column, operator, value, t)
         # Arrow (26.0.1) compares no halves.
@@ -185,6 +214,12 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         return _OPERATORS[operator](column, value)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise OptionError(f"filters compare {name!r} with {value!r}: {error}") from error
+
+
+def _typed(value: Any, t: pa.DataType) -> Any:
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_typed(one, t) for one in value]
+    return value.typed(t) if isinstance(value, TextValue) else value
 
 
 def _widened(value: Any) -> Any:

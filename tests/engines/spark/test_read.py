@@ -1,13 +1,16 @@
 """What Spark reads: columns, options, filters, damage; rows as the core has them."""
 
 import datetime as dt
+import decimal
 import gzip
 import json
 import os
 import re
 import shutil
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tfrecord_io as tfr
@@ -1033,6 +1036,124 @@ def test_filters_keep_what_spark_keeps(classic, filtered, text, pushdown):
     expected = classic.createDataFrame(frame.collect(), frame.schema).where(text)
     # As text: NaN is no equal of itself.
     assert repr(rows(frame.where(text))) == repr(rows(expected))
+
+
+@pytest.fixture(scope="module")
+def typed(sessions, tmp_path_factory):
+    """Rows of all kinds that a filter may name, written by Spark; days are dates."""
+    path = tmp_path_factory.mktemp("typed") / "data"
+    columns = [
+        *("id", "0.5F * id AS x", "concat('n', id) AS name", "id % 2 = 0 AS flag"),
+        *("timestamp_micros(3600000000 * id) AS at", "cast(id / 4 AS decimal(6, 2)) AS price"),
+        "date_add(date '2026-01-01', cast(id / 4 AS int)) AS day",
+        "cast(if(id = 7, null, id) AS int) AS n",
+    ]
+    frame = sessions["classic"].range(12).selectExpr(*columns)
+    tfr_spark.write_tfrecord(frame.coalesce(1), path, partition_by=["day", "n"])
+    return path
+
+
+#: A filter of the option, and the same in SQL.
+OPTIONS = [
+    ([["id", "=", 3]], "id = 3"),
+    ([["id", "not in", [1, 2]], ["x", ">", 1.5]], "id not in (1, 2) AND x > 1.5"),
+    ([["id", "<", "3"]], "id < '3'"),
+    ([["name", "in", ["n1", "n11", "1"]]], "name in ('n1', 'n11', '1')"),
+    ([["flag", "=", True]], "flag"),
+    ([["flag", "=", "false"]], "flag = 'false'"),
+    ([["at", ">=", "1970-01-01 10:00:00"]], "at >= '1970-01-01 10:00:00'"),
+    ([["at", "<", "1970-01-01T05:00:00+02:00"]], "at < '1970-01-01T05:00:00+02:00'"),
+    ([["price", ">", "1.25"], ["price", "!=", 2]], "price > 1.25 AND price <> 2"),
+    ([["day", ">=", "2026-01-02"], ["n", "<", 9]], "day >= '2026-01-02' AND n < 9"),
+    ([["day", "in", ["2026-01-01", "2026-01-03"]]], "day in ('2026-01-01', '2026-01-03')"),
+    ([["n", "is", None]], "n IS NULL"),
+    ([["n", "is not", None], ["day", "=", "2026-01-02"]], "n IS NOT NULL AND day = '2026-01-02'"),
+    ([[["day", "=", "2026-01-01"]], [["id", "=", 9]]], "day = '2026-01-01' OR id = 9"),
+    ([], "true"),
+]
+
+
+@pytest.mark.parametrize(("filters", "sql"), OPTIONS)
+def test_asked_filters_keep_what_spark_keeps(classic, typed, filters, sql):
+    expected = rows(load(classic, typed).where(sql))
+    assert len(expected) not in (0, 12) or not filters
+    assert rows(load(classic, typed, filters=json.dumps(filters))) == expected
+
+
+def test_asked_filters_in_python(spark, typed):
+    terms = [
+        ("day", "in", {dt.date(2026, 1, 1), dt.date(2026, 1, 2)}),
+        ("at", ">", dt.datetime(1970, 1, 1, 2, tzinfo=dt.timezone.utc)),
+        ("price", "<=", decimal.Decimal("1.5")),
+        ("n", "<", np.int64(6)),
+    ]
+    found = tfr_spark.read_tfrecord(spark, typed, columns=["name"], filters=terms)
+    assert found.columns == ["name"]
+    assert rows(found) == [("n3",), ("n4",), ("n5",)]
+
+
+def test_times_of_asked_filters_are_in_the_zone_of_the_read(classic, typed):
+    for zone, ids in (("UTC", [(11,)]), ("Europe/Berlin", [(10,), (11,)]), ("-01:00", [])):
+        options = {"timeZone": zone, "filters": '[["at", ">=", "1970-01-01 11:00:00"]]'}
+        assert rows(load(classic, typed, **options).select("id")) == rows(
+            classic.createDataFrame(ids, "id bigint")
+        )
+
+
+def test_asked_filters_open_no_other_files(spark, wild):
+    """And frames of one path, filtered in several ways, do not meet."""
+    for path in (wild / "day=2026-01-03").rglob("part-*"):
+        path.write_bytes(b"damaged")
+    early = load(spark, wild, filters='[["day", "<", "2026-01-03"], ["id", ">", 1]]')
+    first = load(spark, wild, filters='[["day", "=", "2026-01-01"]]')
+    assert early.columns == ["id", "x", "name", "day", "n"]
+    assert (early.count(), first.count(), early.union(first).count()) == (6, 4, 10)
+    assert early.where("id > 6").count() == 1
+    with pytest.raises(PySparkException):
+        load(spark, wild, filters='[["day", ">", "2026-01-01"]]', schema="id int").count()
+
+
+def test_asked_filters_of_columns_that_are_not_read(spark, typed):
+    path = str(typed)
+    asked = json.dumps([["id", ">", 8], ["day", "<", "2026-02-01"]])
+    reader = spark.read.format("tfrecord").option("filters", asked)
+    assert rows(reader.option("columns", "name").load(path)) == [("n10",), ("n11",), ("n9",)]
+    told = spark.read.format("tfrecord").option("filters", asked).schema("id int, x float")
+    assert told.load(path).columns == ["id", "x", "day", "n"]
+    assert told.load(path).count() == 3
+    view = f"CREATE OR REPLACE TEMPORARY VIEW late USING tfrecord OPTIONS (path '{path}', "
+    spark.sql(f"{view} columns 'name,x', filters '{asked}')")
+    assert rows(spark.sql("SELECT name FROM late WHERE x < 5.5")) == [("n10",), ("n9",)]
+    with pytest.raises(AnalysisException, match="'id'"):
+        spark.read.format("tfrecord").option("filters", asked).schema("x float").load(path)
+
+
+@pytest.mark.parametrize(
+    ("filters", "text"),
+    [
+        ("id > 3", "it must be JSON like"),
+        ('["id", ">", 3]', "it must be JSON like"),
+        ('[["id", ">"]]', "it must be JSON like"),
+        ('[["id", "~", 3]]', "operator '~'"),
+        ('[["id", "=", null]]', "'is', None"),
+        ('[["id", "in", 3]]', "takes a list"),
+        ('[["ident", ">", 3]]', "'ident'"),
+        ('[["day", ">", "soon"]]', "'day' with 'soon'"),
+        ('[["id", "=", "three"]]', "'id' with 'three'"),
+        ('[["flag", "=", 3]]', "'flag'"),
+    ],
+)
+def test_asked_filters_that_mean_nothing(classic, typed, filters, text):
+    with pytest.raises(AnalysisException, match=re.escape(text)):
+        load(classic, typed, filters=filters)
+
+
+def test_asked_filters_are_no_expressions(classic, typed, pushdown):
+    for filters in (pc.field("id") > 3, [("name", "=", b"n3")]):
+        with pytest.raises(AnalysisException, match="lists of"):
+            tfr_spark.read_tfrecord(classic, typed, filters=filters)
+    with pytest.raises(AnalysisException, match="give one"):
+        load(classic, typed, filters="[]", pushFilters=True)
 
 
 def test_tasks_are_packed(classic, tmp_path):

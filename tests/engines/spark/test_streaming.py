@@ -1,5 +1,6 @@
 """Streams: new files as they come, batches once whatever is killed, replayed or restarted."""
 
+import datetime as dt
 import os
 import re
 import shutil
@@ -68,6 +69,18 @@ def test_files_as_they_come(spark, tmp_path):
     run(source(spark, paths[0]), *paths[1:])
     assert ids(paths[1]) == [1, 2, 3, 4, 50]
     assert {path.name[:5] for path in paths[1].iterdir()} == {"_SUCC", "part-"}
+
+
+def test_asked_filters_leave_out_files_and_rows(spark, tmp_path):
+    paths = [tmp_path / name for name in ("in", "out", "checkpoint")]
+    for day, numbers in ((1, [1, 2]), (2, [3, 4, 5])):
+        table = pa.table({"id": numbers, "day": [dt.date(2026, 1, day)] * len(numbers)})
+        tfr.write_table(table, paths[0], mode="append", partition_by="day")
+    for path in (paths[0] / "day=2026-01-01").iterdir():
+        path.write_bytes(b"damaged")
+    frame = source(spark, paths[0], filters='[["day", ">", "2026-01-01"], ["id", "!=", 4]]')
+    run(frame.select("id"), *paths[1:])
+    assert ids(paths[1]) == [3, 5]
 
 
 def test_files_of_a_trigger(spark, tmp_path):

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
+from tfrecord_io.filters import Filters
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
 from tfrecord_io.read_files import Paths, as_list
@@ -37,6 +38,7 @@ except ImportError as error:
     ) from error
 
 from tfrecord_io.engines.spark.conditions import as_spark, translated
+from tfrecord_io.engines.spark.filters import filters_text
 from tfrecord_io.engines.spark.options import REQUEST_OPTION
 from tfrecord_io.engines.spark.settings import Settings, is_connect, of_session
 from tfrecord_io.engines.spark.source import NAMES, source_class
@@ -121,6 +123,7 @@ def read_tfrecord(
     path: Paths,
     *,
     columns: Sequence[str] | None = None,
+    filters: Filters = None,
     schema: StructType | str | None = None,
     record_type: RecordType = "Example",
     compression: str = "infer",
@@ -139,6 +142,9 @@ def read_tfrecord(
         Folders, files or patterns, as Spark resolves them.
     columns : sequence of str, optional
         The columns to read. Only these are decoded.
+    filters : list of tuple, or list of list of tuple, optional
+        Which rows to read, as for `tfrecord_io.read_table`; a text may stand for a value of any
+        type. Files of folders without such rows are not opened.
     schema : pyspark.sql.types.StructType or str, optional
         Columns and types, instead of looking for them.
     record_type, compression, on_corrupt, path_column
@@ -164,6 +170,7 @@ def read_tfrecord(
         if corrupt_column is not None and on_corrupt != "keep":
             raise OptionError("corrupt_column needs on_corrupt='keep'")
         paths = [*map(path_text, as_list(path))]
+        filters_told = None if filters is None else filters_text(filters)
     except OptionError as error:
         raise as_spark(error) from error
     _know_source(session)
@@ -177,6 +184,8 @@ def read_tfrecord(
         found["pathColumn"] = path_column
     if corrupt_column is not None:
         found["columnNameOfCorruptRecord"] = corrupt_column
+    if filters_told is not None:
+        found["filters"] = filters_told
     if columns is not None:
         found["columns"] = json.dumps(list(columns))
     given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema

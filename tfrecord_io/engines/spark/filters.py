@@ -1,4 +1,7 @@
-"""Filters that Spark pushes down, as one Arrow expression.
+"""Filters: those of an option, as the core takes them; those that Spark pushes, as an expression.
+
+An option is made before anyone knows the columns' types, so its texts stand for values of whatever
+type a column has, as in Spark's SQL.
 
 What is pushed only leaves rows out early: Spark filters again. So a filter that cannot be said
 exactly is left to Spark. Comparisons of floats are among those, since to Spark NaN is a number that
@@ -7,14 +10,21 @@ is larger than all others.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
+from datetime import date, tzinfo
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 from pyspark.sql import datasource
+
+from tfrecord_io.errors import OptionError
+from tfrecord_io.filters import Filters, Term, TextValue, parse
 
 _COMPARISONS: dict[type, Callable[[Any, Any], Any]] = {
     datasource.EqualTo: lambda column, value: column == value,
@@ -29,6 +39,71 @@ _TEXTS: dict[type, Callable[[Any, str], Any]] = {
     datasource.StringEndsWith: pc.ends_with,
     datasource.StringContains: pc.match_substring,
 }
+
+
+def filters_text(filters: Filters) -> str:
+    """Return filters, as `tfrecord_io.filters.parse` takes them, as the text of an option.
+
+    Raises
+    ------
+    OptionError
+        An expression, or a value of a type that no text tells.
+    """
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, set | frozenset):
+            return list(value)
+        if isinstance(value, date):
+            return value.isoformat()
+        if isinstance(value, Decimal):
+            return str(value)
+        if isinstance(value, np.generic):
+            return value.item()
+        raise OptionError(
+            f"filters have {value!r}; Spark's reads take lists of (column, operator, value), with "
+            "numbers, bools, texts, dates, times and decimals as values"
+        )
+
+    return json.dumps(filters, default=plain)
+
+
+def parse_filters(text: str | None, zone: tzinfo) -> Filters:
+    """Return the filters in the text of an option.
+
+    Parameters
+    ----------
+    text : str or None
+        JSON: a list of ``[column, operator, value]``, or a list of such lists.
+    zone : datetime.tzinfo
+        Of times without an offset.
+
+    Raises
+    ------
+    OptionError
+        Neither of these, or an unknown operator.
+    """
+    if text is None:
+        return None
+
+    def value(told: Any) -> Any:
+        if isinstance(told, list):
+            return [*map(value, told)]
+        return TextValue(told, zone) if isinstance(told, str) else told
+
+    def terms(group: list[Any]) -> list[Term]:
+        return [(name, operator, value(told)) for name, operator, told in group]
+
+    try:
+        found = json.loads(text)
+        is_one_group = all(isinstance(name, str) for name, *_ in found)
+        groups = [terms(found)] if is_one_group else [*map(terms, found)]
+    except (ValueError, TypeError):
+        raise OptionError(
+            f"filters is {text!r}; it must be JSON like "
+            '[["day", ">=", "2026-01-05"], ["place", "in", ["a", "b"]]], of which all must hold, '
+            "or a list of such lists, of which one must"
+        ) from None
+    return parse(groups if found else [])
 
 
 def expression(filters: Iterable[datasource.Filter], schema: pa.Schema) -> Any:

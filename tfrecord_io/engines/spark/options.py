@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from tfrecord_io.compression import normalize_compression
+from tfrecord_io.engines.spark.filters import parse_filters
 from tfrecord_io.engines.spark.settings import (
     SECRET_OPTION,
     SESSION_OPTION,
@@ -24,6 +25,7 @@ from tfrecord_io.engines.spark.settings import (
 from tfrecord_io.engines.spark.stores import resolve, storage_options
 from tfrecord_io.engines.spark.time_zones import time_zone, zone_info
 from tfrecord_io.errors import OptionError
+from tfrecord_io.filters import Filters
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import CodecName, Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
 
@@ -43,7 +45,7 @@ _READ = (
     *("basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "samplingRatio", "mode", "pathColumn"),
     *("columnNameOfCorruptRecord", "columns", "maxPartitionBytes", "openCostInBytes", "timeZone"),
-    *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "pushFilters"),
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "filters", "pushFilters"),
 )
 _WRITE = (
     *("maxRecordsPerFile", "compressionLevel", "float64", "emptyPartition", "partitionBy"),
@@ -107,6 +109,8 @@ class ReadOptions:
         one. Not both are given.
     latest_first : bool
         Whether those of these that were written last come first.
+    filters : list of list of tuple, optional
+        Which rows are read, see `tfrecord_io.filters.parse`.
     push_filters : bool
         Whether Spark's filters leave files and rows out early; see
         `tfrecord_io.engines.spark.reading.FilteringReader`.
@@ -138,6 +142,7 @@ class ReadOptions:
     max_files: int | None
     max_bytes: int | None
     latest_first: bool
+    filters: Filters
     push_filters: bool
 
 
@@ -346,6 +351,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         max_files=max_files,
         max_bytes=max_bytes,
         latest_first=texts.flag("latestFirst", False),
+        filters=parse_filters(texts.text("filters"), zone_info(zone)),
         push_filters=_pushes_filters(texts, settings),
     )
 
@@ -401,6 +407,8 @@ def _pushes_filters(texts: _Texts, settings: Settings) -> bool:
             "pushFilters needs spark.sql.python.filterPushdown.enabled, which is false: set it to "
             "true"
         )
+    if is_asked and texts.text("filters") is not None:
+        raise OptionError("filters and pushFilters are both given; give one")
     return is_asked
 
 

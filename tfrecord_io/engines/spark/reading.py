@@ -76,7 +76,7 @@ def plan(
         options.paths,
         columns=columns,
         schema=schema,
-        filters=filters,
+        filters=options.filters if filters is None else filters,
         record_type=options.record_type,
         compression=options.compression,
         on_corrupt=options.on_corrupt,

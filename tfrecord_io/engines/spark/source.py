@@ -30,6 +30,7 @@ from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_c
 from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.listing import Missing
+from tfrecord_io.plan import ScanPlan
 from tfrecord_io.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
             found = _described(asked, self.options[DESCRIBE_OPTION], missing)
             return StructType().add(found, "boolean")
         plan = reading.plan(asked, columns=asked.columns, schema_only=True)
-        self._stored = plan.schema
+        self._stored = _stored(plan)
         return tables.remembering(
             spark_schema(plan.schema), self.options, plan.partition_schema.names
         )
@@ -134,8 +135,8 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
 def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
     """Return the columns of a read as JSON: Spark's, and their types in the records."""
     if not given:
-        found = reading.plan(asked, columns=asked.columns, schema_only=True).schema
-        struct, stored = spark_schema(found), schema_to_json(found)
+        found = reading.plan(asked, columns=asked.columns, schema_only=True)
+        struct, stored = spark_schema(found.schema), schema_to_json(_stored(found))
     else:
         struct, stored = StructType.fromJson(json.loads(given)), None
         readable = _readable(struct, asked)
@@ -160,6 +161,12 @@ def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
             ]
         )
     return json.dumps({"columns": struct.jsonValue(), "stored": stored})
+
+
+def _stored(plan: ScanPlan) -> pa.Schema:
+    """Return the types, in the records, of the columns that are read or filtered by."""
+    more = [field for field in plan.file_schema if field.name not in plan.schema.names]
+    return pa.schema([*plan.schema, *more])
 
 
 def _readable(struct: StructType, options: ReadOptions) -> pa.Schema:
