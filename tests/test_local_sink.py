@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tfrecord_io import local_sink
-from tfrecord_io.local_sink import LocalSink
+from tfrecord_io.storage import local_sink
+from tfrecord_io.storage.local_sink import LocalSink
 
 MIB = 2**20
 REPOSITORY = Path(__file__).parent.parent
@@ -212,7 +212,7 @@ def test_a_process_that_has_written_can_fork(tmp_path: Path) -> None:
     """As multiprocessing does; none of the threads that send go along."""
     code = (
         "import os, sys, time\n"
-        "from tfrecord_io.local_sink import LocalSink\n"
+        "from tfrecord_io.storage.local_sink import LocalSink\n"
         "def write(name):\n"
         "    sinks = [LocalSink(f'{sys.argv[1]}/{name}{k}') for k in range(10)]\n"
         "    for sink in sinks:\n"

@@ -24,8 +24,8 @@ from tfrecord_io import (
     write_table,
 )
 from tfrecord_io.errors import DatasetChangedError
-from tfrecord_io.fsspec_storage import FsspecStorage
 from tfrecord_io.read import plan_scan
+from tfrecord_io.storage.generic import FsspecStorage
 from tfrecord_io.tasks import read_task, read_tasks
 
 ROWS = 3000

@@ -94,7 +94,7 @@ def test_a_commit_lets_go_of_all_it_replaced(tmp_path):
 
 
 def test_so_does_one_that_fails_while_it_publishes(tmp_path, monkeypatch):
-    from tfrecord_io.local_storage import LocalStorage
+    from tfrecord_io.storage.local import LocalStorage
 
     tfr.write_table(LARGE, tmp_path / "data", rows_per_task=1024)
     own, seen = LocalStorage.publish, []

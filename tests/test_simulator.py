@@ -18,10 +18,10 @@ import pytest
 from tests.support.histories import Read, Write, explain
 from tests.support.simulator import LEFT_EMPTY, Tally, WrongError, run_seed
 from tfrecord_io import commit, publish
-from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.listing import check_not_committing
-from tfrecord_io.s3_storage import S3Storage
 from tfrecord_io.staging import Staging
+from tfrecord_io.storage.hdfs import HdfsStorage
+from tfrecord_io.storage.s3 import S3Storage
 
 REPOSITORY = Path(__file__).parent.parent
 

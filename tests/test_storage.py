@@ -33,7 +33,6 @@ import s3fs
 import tfrecord_io as tfr
 from tests.support.memory_clients import http_error
 from tests.support.servers import Server
-from tfrecord_io import fsspec_storage
 from tfrecord_io.errors import (
     CommitStateUnknownError,
     CorruptDataError,
@@ -44,9 +43,10 @@ from tfrecord_io.errors import (
     OptionError,
 )
 from tfrecord_io.layout import is_data_name
-from tfrecord_io.remote_sink import Spool
-from tfrecord_io.s3_storage import MARKER, S3Storage
 from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, redact
+from tfrecord_io.storage import generic as fsspec_storage
+from tfrecord_io.storage.remote_sink import Spool
+from tfrecord_io.storage.s3 import MARKER, S3Storage
 
 
 def shown(error: BaseException) -> str:

@@ -40,8 +40,8 @@ from tfrecord_io.errors import (
 from tfrecord_io.options import SaveMode
 from tfrecord_io.ownership import owner_of
 from tfrecord_io.plan import CleanResult
-from tfrecord_io.s3_storage import MARKER, S3Storage
 from tfrecord_io.storage import Tree, open_storage
+from tfrecord_io.storage.s3 import MARKER, S3Storage
 from tfrecord_io.write import plan_write
 
 REPOSITORY = Path(__file__).parent.parent

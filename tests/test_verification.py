@@ -22,9 +22,9 @@ from tests.support.servers import Server
 from tests.support.trees import data_files, tree
 from tfrecord_io import tasks
 from tfrecord_io.cli.main import program
-from tfrecord_io.local_storage import LocalStorage
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.storage import open_storage
+from tfrecord_io.storage.local import LocalStorage
 
 FRAMES = [frame(example(n=n)) for n in range(10)]
 ENDS = [sum(map(len, FRAMES[: n + 1])) for n in range(10)]

@@ -25,7 +25,7 @@ _NAME_BYTES = 120
 
 _HIDDEN = re.compile(rf"\.(?P<target>.*)\.{OWNER_TEXT}-[0-9a-f]{{8}}", re.DOTALL)
 
-#: Notes of uploads, see `tfrecord_io.storage_protocol.Storage.create_sink`.
+#: Notes of uploads, see `tfrecord_io.storage.protocol.Storage.create_sink`.
 _NOTE = "upload-"
 _MAX_NOTE_BYTES = 64 * 1024
 

@@ -19,7 +19,7 @@ from tfrecord_io.errors import ManifestError, OptionError
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.options import RecordType, choice
 from tfrecord_io.schema import is_unicode, schema_from_json, schema_to_json, shown
-from tfrecord_io.storage_protocol import Storage
+from tfrecord_io.storage.protocol import Storage
 
 #: The manifest's name in a data set.
 MANIFEST_NAME = "_SUCCESS"

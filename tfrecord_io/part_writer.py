@@ -25,7 +25,7 @@ from tfrecord_io.storage import Sink
 class WrittenFile:
     """What a closed file holds; see `tfrecord_io.manifest.ManifestFile`.
 
-    What `staged` says is for `tfrecord_io.storage_protocol.Storage.publish`.
+    What `staged` says is for `tfrecord_io.storage.protocol.Storage.publish`.
     """
 
     staged: str

@@ -25,7 +25,7 @@ from tfrecord_io.manifest import MANIFEST_NAME, MAX_MANIFEST_BYTES, Manifest, re
 from tfrecord_io.parallel import each
 from tfrecord_io.replaced import Replaced
 from tfrecord_io.staging import STAGING_NAME, Staging, is_link
-from tfrecord_io.storage_protocol import MAX_RECORD_BYTES, Storage, publish_by_rename
+from tfrecord_io.storage.protocol import MAX_RECORD_BYTES, Storage, publish_by_rename
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,6 @@ from tfrecord_io.layout import (
     check_partition_name,
     format_segments,
 )
-from tfrecord_io.local_storage import check_links
 from tfrecord_io.manifest import Manifest, read_manifest
 from tfrecord_io.options import (
     DEFAULT_ROWS_PER_TASK,
@@ -53,6 +52,7 @@ from tfrecord_io.plan import WriteJob, WriteResult
 from tfrecord_io.schema import check_schema, check_writable, normal_schema, storage_type
 from tfrecord_io.staging import STAGING_NAME, Staging, is_link
 from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, threads_for
+from tfrecord_io.storage.local import check_links
 
 
 def plan_write(

@@ -24,7 +24,7 @@ from tests.support.frames import examples
 from tests.support.frames import frame as framed
 from tfrecord_io import boundaries
 from tfrecord_io.engines.dask import reading
-from tfrecord_io.fsspec_storage import FsspecStorage
+from tfrecord_io.storage.generic import FsspecStorage
 
 ROWS = 300
 TABLE = pa.table(

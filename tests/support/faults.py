@@ -24,7 +24,7 @@ import pyarrow as pa
 from tfrecord_io import attempt, commit, write
 from tfrecord_io.options import SaveMode
 from tfrecord_io.storage import Sink, Storage, open_storage
-from tfrecord_io.storage_protocol import publish_by_rename
+from tfrecord_io.storage.protocol import publish_by_rename
 
 CHANGES = (
     *("make_folder", "make_folders", "create_sink", "create_exclusive", "rename", "remove"),

@@ -1,6 +1,6 @@
 """The clients of S3 and HDFS over stores in memory, whose every call is a step of a schedule.
 
-They do what `tfrecord_io.s3_storage` and `tfrecord_io.hdfs_storage` ask of s3fs and hdfs-native, by
+They do what `tfrecord_io.storage.s3` and `tfrecord_io.storage.hdfs` ask of s3fs and hdfs-native, by
 the rules of the stores. A call may fail before it takes effect or after it, or take effect twice,
 as when a client tries again because the answer got lost.
 """
@@ -220,7 +220,7 @@ def http_error(status: int, number: int) -> OSError:
 
 
 class S3Client:
-    """What `tfrecord_io.s3_storage.S3Storage` uses of s3fs."""
+    """What `tfrecord_io.storage.s3.S3Storage` uses of s3fs."""
 
     loop = None
     s3_additional_kwargs: Mapping[str, Any] = MappingProxyType({})
@@ -342,7 +342,7 @@ class NameNode:
 
 
 class HdfsClient:
-    """What `tfrecord_io.hdfs_storage.HdfsStorage` uses of hdfs-native."""
+    """What `tfrecord_io.storage.hdfs.HdfsStorage` uses of hdfs-native."""
 
     def __init__(self, name_node: NameNode, around: Around) -> None:
         self._node = name_node

@@ -39,18 +39,7 @@ from tests.support.memory_clients import (
     s3_errors,
 )
 from tests.support.schedules import Actor, KilledError, Process, Schedule
-from tfrecord_io import (
-    attempt,
-    commit,
-    hdfs_storage,
-    listing,
-    ownership,
-    parallel,
-    s3_storage,
-    sending,
-    staging,
-    write,
-)
+from tfrecord_io import attempt, commit, listing, ownership, parallel, staging, write
 from tfrecord_io.attempt import write_task
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit import abort_job, clean, commit_job
@@ -61,14 +50,16 @@ from tfrecord_io.errors import (
     DatasetExistsError,
     TFRecordError,
 )
-from tfrecord_io.hdfs_storage import HdfsStorage
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.listing import list_paths
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import SaveMode
 from tfrecord_io.plan import CleanResult, TaskCommit, WriteJob
-from tfrecord_io.s3_storage import S3Storage
-from tfrecord_io.storage import Storage
+from tfrecord_io.storage import Storage, sending
+from tfrecord_io.storage import hdfs as hdfs_storage
+from tfrecord_io.storage import s3 as s3_storage
+from tfrecord_io.storage.hdfs import HdfsStorage
+from tfrecord_io.storage.s3 import S3Storage
 from tfrecord_io.write import plan_write
 
 ROOT = "/data/deep/set"

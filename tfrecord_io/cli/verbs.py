@@ -34,7 +34,7 @@ from rich.text import Text
 
 from tfrecord_io.cli.values import printable
 from tfrecord_io.errors import DatasetExistsError, OptionError, TFRecordError, TFRecordWarning
-from tfrecord_io.redaction import redact
+from tfrecord_io.storage.redaction import redact
 
 DATA, USAGE, STORAGE, EXISTS, INTERRUPTED = 1, 2, 3, 4, 130
 

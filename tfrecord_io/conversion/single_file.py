@@ -29,12 +29,12 @@ from tfrecord_io.file_staging import (
     note_path,
     remove_hidden,
 )
-from tfrecord_io.local_storage import link
 from tfrecord_io.options import SaveMode
 from tfrecord_io.part_writer import WrittenFile, file_format
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.staging import Staging
 from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.storage.local import link
 
 #: Not those that would let a program run as another owner than before.
 _PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO

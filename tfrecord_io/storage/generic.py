@@ -18,10 +18,7 @@ from typing import Any, BinaryIO
 
 from tfrecord_io.errors import OptionError
 from tfrecord_io.parallel import each
-from tfrecord_io.range_file import open_ranges
-from tfrecord_io.redaction import redact
-from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
-from tfrecord_io.storage_protocol import (
+from tfrecord_io.storage.protocol import (
     MAX_RECORD_BYTES,
     FileInfo,
     Keep,
@@ -35,6 +32,9 @@ from tfrecord_io.storage_protocol import (
     limited,
     publish_by_rename,
 )
+from tfrecord_io.storage.range_file import open_ranges
+from tfrecord_io.storage.redaction import redact
+from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 
 #: Of servers that give no parts of files, files may be as large.
 _WHOLE_BYTES = 64 * 1024 * 1024

@@ -18,10 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.parallel import each
-from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
-from tfrecord_io.sending import Sender
-from tfrecord_io.storage_protocol import (
+from tfrecord_io.storage.protocol import (
     MAX_RECORD_BYTES,
     FileInfo,
     Keep,
@@ -37,6 +34,9 @@ from tfrecord_io.storage_protocol import (
     may_not_change,
     publish_by_rename,
 )
+from tfrecord_io.storage.range_file import open_ranges
+from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
+from tfrecord_io.storage.sending import Sender
 
 #: The client copies what it is given: so much is in the processor's cache still.
 _WRITE_BYTES = 256 * 1024

@@ -18,7 +18,7 @@ _PLAIN = "/:@!$&'()*+,;="
 
 
 class WebFiles:
-    """What `tfrecord_io.fsspec_storage.FsspecStorage` reads of a file system, by names.
+    """What `tfrecord_io.storage.generic.FsspecStorage` reads of a file system, by names.
 
     Parameters
     ----------

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from tfrecord_io.sending import Buffered, naming
+from tfrecord_io.storage.sending import Buffered, naming
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024
@@ -81,7 +81,7 @@ class Spool:
 
 
 class RemoteSink(Buffered):
-    """See `tfrecord_io.storage_protocol.Sink`.
+    """See `tfrecord_io.storage.protocol.Sink`.
 
     Parameters
     ----------

@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from tfrecord_io.errors import CorruptDataError, MissingDependencyError, OptionError
-from tfrecord_io.fsspec_storage import CACHES, FsspecStorage
-from tfrecord_io.hdfs_storage import HdfsStorage
-from tfrecord_io.local_storage import LocalStorage as LocalStorage
 from tfrecord_io.options import settings
 from tfrecord_io.parallel import thread_count
-from tfrecord_io.redaction import redact as redact
-from tfrecord_io.s3_storage import S3Storage
-from tfrecord_io.storage_protocol import FileInfo as FileInfo
-from tfrecord_io.storage_protocol import Sink as Sink
-from tfrecord_io.storage_protocol import Storage as Storage
-from tfrecord_io.storage_protocol import Tree as Tree
-from tfrecord_io.storage_protocol import Upload as Upload
-from tfrecord_io.web_files import WebFiles, unquoted
+from tfrecord_io.storage.generic import CACHES, FsspecStorage
+from tfrecord_io.storage.hdfs import HdfsStorage
+from tfrecord_io.storage.local import LocalStorage as LocalStorage
+from tfrecord_io.storage.protocol import FileInfo as FileInfo
+from tfrecord_io.storage.protocol import Sink as Sink
+from tfrecord_io.storage.protocol import Storage as Storage
+from tfrecord_io.storage.protocol import Tree as Tree
+from tfrecord_io.storage.protocol import Upload as Upload
+from tfrecord_io.storage.redaction import redact as redact
+from tfrecord_io.storage.s3 import S3Storage
+from tfrecord_io.storage.web_files import WebFiles, unquoted
 
 #: Hadoop's names of the same store.
 _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}

@@ -86,7 +86,7 @@ class Buffered:
     Attributes
     ----------
     size, buffered : int
-        See `tfrecord_io.storage_protocol.Sink`.
+        See `tfrecord_io.storage.protocol.Sink`.
     """
 
     __slots__ = ("_chunks", "buffered", "size")

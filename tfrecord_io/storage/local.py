@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from tfrecord_io.errors import LayoutError, OptionError
-from tfrecord_io.local_sink import LocalSink
-from tfrecord_io.sending import naming
-from tfrecord_io.storage_protocol import (
+from tfrecord_io.storage.local_sink import LocalSink
+from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
     Sink,
@@ -34,6 +33,7 @@ from tfrecord_io.storage_protocol import (
     may_not_change,
     publish_by_rename,
 )
+from tfrecord_io.storage.sending import naming
 
 #: How mounts of object stores, Windows shares and FAT disks refuse a hard link.
 _NO_LINKS = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM}

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.sending import Buffered, Sender, naming, take
+from tfrecord_io.storage.sending import Buffered, Sender, naming, take
 
 #: A sink sends its blocks when it holds this many bytes.
 _SEND_BYTES = 4 * 1024 * 1024
@@ -36,7 +36,7 @@ _memory = threading.local()
 
 
 class LocalSink(Buffered):
-    """See `tfrecord_io.storage_protocol.Sink`.
+    """See `tfrecord_io.storage.protocol.Sink`.
 
     The file is open only while bytes go out: a task may have thousands.
 

@@ -32,10 +32,7 @@ import pyarrow as pa
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, OptionError
 from tfrecord_io.parallel import each
-from tfrecord_io.range_file import open_ranges
-from tfrecord_io.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
-from tfrecord_io.sending import in_flight
-from tfrecord_io.storage_protocol import (
+from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
     Sink,
@@ -50,6 +47,9 @@ from tfrecord_io.storage_protocol import (
     may_not_change,
     staged_file_is_gone,
 )
+from tfrecord_io.storage.range_file import open_ranges
+from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
+from tfrecord_io.storage.sending import in_flight
 
 #: S3 takes 10,000 parts of a file; they grow by half-way marks, so that 496 GiB fit in.
 _MAX_PARTS = 10_000
