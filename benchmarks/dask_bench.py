@@ -183,7 +183,7 @@ def _scheduler(name: str) -> Iterator[None]:
 
 def _graph_seconds(rounds: int) -> dict[str, float]:
     import tfrecord_io as tfr
-    from tfrecord_io.read import plan_files
+    from tfrecord_io.reading.plan import plan_files
 
     source = str(_ROOT / "small")
 

@@ -26,10 +26,10 @@ from workloads import DATA
 
 import tfrecord_io as tfr
 from tests.support.servers import Server, serve_hdfs, serve_s3
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import commit_job
-from tfrecord_io.read import plan_scan
-from tfrecord_io.write import plan_write
+from tfrecord_io.commit.job import commit_job
+from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 IMAGE_BYTES = 20_000
 FILE_ROWS = 1_600

@@ -19,7 +19,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.frames import example, examples, frame
 from tfrecord_io import parallel
-from tfrecord_io.numpy_batches import Ragged
+from tfrecord_io.tensors.numpy_batches import Ragged
 
 ROWS = 1000
 TABLE = pa.table(
@@ -463,7 +463,7 @@ def test_workers_share_the_cores(
         counts.append(threads)
         return parallel.in_order(works, threads=1, **options)
 
-    monkeypatch.setattr("tfrecord_io.tasks.in_order", in_order)
+    monkeypatch.setattr("tfrecord_io.reading.tasks.in_order", in_order)
     batches = tfr.batches(data, batch_size=10, threads=threads)
     counts.clear()
     list(batches.of_worker(0, count))

@@ -19,13 +19,13 @@ import yarl
 
 import tfrecord_io as tfr
 from tests.support.program import runner
-from tfrecord_io.attempt import write_task
 from tfrecord_io.cli.arguments import filters_of, parse_filter, parse_names, parse_setting
 from tfrecord_io.cli.main import program
 from tfrecord_io.cli.tables import RowTable
 from tfrecord_io.cli.values import json_lines, plain_values, printable, short_text
 from tfrecord_io.storage import open_storage
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 PROGRAM = [sys.executable, "-W", "error", "-c", "from tfrecord_io.cli import main; main()"]
 

@@ -30,19 +30,13 @@ from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
 from tests.support.frames import examples, frame
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import (
-    attempt,
-    commit,
-    convert,
-    count_rows,
-    publish,
-    read_table,
-    staging,
-    verify,
-    write,
-)
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import abort_job, check_not_committing, clean, commit_job
+from tfrecord_io import convert, count_rows, read_table, verify
+from tfrecord_io.commit import job as commit
+from tfrecord_io.commit import publish, staging
+from tfrecord_io.commit.job import abort_job, check_not_committing, clean, commit_job
+from tfrecord_io.commit.ownership import Owner, owner_of
+from tfrecord_io.commit.staging import Staging
+from tfrecord_io.engines.local import write_table
 from tfrecord_io.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -55,11 +49,12 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import SaveMode
-from tfrecord_io.ownership import Owner, owner_of
 from tfrecord_io.plan import CleanResult, StreamBatch, WriteJob
-from tfrecord_io.staging import Staging
 from tfrecord_io.storage import LocalStorage
-from tfrecord_io.write import plan_write, write_table
+from tfrecord_io.writing import attempt
+from tfrecord_io.writing import plan as write_plan
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 Tree = dict[str, bytes | None]
 REPOSITORY = Path(__file__).parent.parent
@@ -829,7 +824,7 @@ def test_full_disks(
         shutil.copytree(template, base)
         clock = Clock(step, faults.full_disk, goes_on=stays_full)
         with monkeypatch.context() as patch:
-            for module in (attempt, commit, write):
+            for module in (attempt, commit, write_plan):
                 patch.setattr(module, "open_storage", faults.opener(clock))
             try:
                 write_new(base / "ds", mode)
@@ -1236,7 +1231,7 @@ def run_together(script: str, *places: Path) -> list[subprocess.CompletedProcess
 RACE = """
 import sys
 import pyarrow as pa
-from tfrecord_io.write import write_table
+from tfrecord_io.engines.local import write_table
 for turn in range(10):
     write_table(pa.table({"v": [int(sys.argv[2]) * 100 + turn]}), sys.argv[1], mode="append")
 """

@@ -136,7 +136,7 @@ class TestFolders:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         rows = [{"a": n, "b": "x" * 1000} for n in range(40)]
-        monkeypatch.setattr("tfrecord_io.part_writer.SPLIT_BYTES", 4000)
+        monkeypatch.setattr("tfrecord_io.writing.part_writer.SPLIT_BYTES", 4000)
         monkeypatch.setattr("tfrecord_io.conversion.source.PIECE_BYTES", 8000)
         write_table(pa.Table.from_pylist(rows), tmp_path / "ds")
         result = convert(tmp_path / "ds", tmp_path / "out", to_format="parquet")

@@ -15,7 +15,6 @@ import tfrecord_io as tfr
 from tests.support import wire
 from tests.support.frames import example, examples, frame, header, records, sequence_example
 from tests.support.peaks import peak_bytes
-from tfrecord_io import source
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -28,6 +27,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
     TruncatedRecordError,
 )
+from tfrecord_io.reading import source
 
 SCHEMA = pa.schema([("n", pa.int64()), ("s", pa.string())])
 FRAMES = [frame(example(n=n, s=f"value {n}")) for n in range(6)]
@@ -438,8 +438,8 @@ class TestKeep:
     @pytest.mark.parametrize("window", [64, 256])
     def test_windows_that_move_on(self, tmp_path, monkeypatch, window):
         """A remote or compressed file is searched in windows that overlap by half."""
-        monkeypatch.setattr("tfrecord_io.frames._FIRST_LOOK_BYTES", window)
-        monkeypatch.setattr("tfrecord_io.frames._RESYNC_BYTES", window)
+        monkeypatch.setattr("tfrecord_io.reading.frames._FIRST_LOOK_BYTES", window)
+        monkeypatch.setattr("tfrecord_io.reading.frames._RESYNC_BYTES", window)
         noise = random.Random(4).randbytes(5000)
         small = frame(example(n=7))
         data = small + noise + small
@@ -575,7 +575,7 @@ class TestKeep:
         assert peak_bytes(tmp_path, call) - least < 100e6
 
     def test_more_than_a_column_holds(self, read, monkeypatch):
-        monkeypatch.setattr("tfrecord_io.frames._MAX_KEPT_BYTES", 999)
+        monkeypatch.setattr("tfrecord_io.reading.frames._MAX_KEPT_BYTES", 999)
         data = FRAMES[0] + random.Random(6).randbytes(1000)
         reader = read(
             data, function=scan, schema=SCHEMA, on_corrupt="keep", corrupt_column="damaged"
@@ -674,7 +674,7 @@ class TestSkipFile:
         assert f"0 to {len(GOOD)}" in str(caught[0].message)
 
     def test_a_file_too_large_to_hold(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("tfrecord_io.tasks._HELD_BYTES", 10)
+        monkeypatch.setattr("tfrecord_io.reading.tasks._HELD_BYTES", 10)
         (tmp_path / "a").write_bytes(GOOD)
         (tmp_path / "b").write_bytes(GOOD + b"x")
         with pytest.warns(CorruptDataWarning):

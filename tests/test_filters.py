@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.support.frames import examples
-from tfrecord_io.engines.local import read_table
+from tfrecord_io.engines.local import read_table, write_table
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import (
     TextValue,
@@ -23,8 +23,7 @@ from tfrecord_io.filters import (
     parse,
     possible_rows,
 )
-from tfrecord_io.read import plan_scan
-from tfrecord_io.write import write_table
+from tfrecord_io.reading.plan import plan_scan
 
 field = pc.field
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.int8())])

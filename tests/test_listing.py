@@ -11,13 +11,15 @@ import pytest
 
 from tests.support.servers import Server
 from tests.test_commit import hold_turn, job_id
-from tfrecord_io import commit, count_rows, listing, read_table, write_table
+from tfrecord_io import count_rows, read_table, write_table
+from tfrecord_io.commit import job as commit
+from tfrecord_io.commit.ownership import owner_of
 from tfrecord_io.errors import CommitConflictError
-from tfrecord_io.listing import list_paths
-from tfrecord_io.ownership import owner_of
-from tfrecord_io.read import plan_scan
+from tfrecord_io.reading import listing
+from tfrecord_io.reading.listing import list_paths
+from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.storage import open_storage
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing.plan import plan_write
 
 TABLE = pa.table({"x": [1, 2, 3, 4], "p": [1, 1, 2, 3]})
 FILES = ["p=1/part-00000-000.tfrecord", "p=2/part-00000-000.tfrecord"]

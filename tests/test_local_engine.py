@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.frames import example, examples, frame, records
-from tfrecord_io import conversion, numpy_batches, parallel, source, tasks, training_rows
+from tfrecord_io import conversion, parallel
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
     ChecksumError,
@@ -29,8 +29,11 @@ from tfrecord_io.errors import (
     TFRecordError,
     TruncatedRecordError,
 )
-from tfrecord_io.read import plan_scan
+from tfrecord_io.reading import source, tasks
+from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.statistics import compute_statistics
+from tfrecord_io.tensors import numpy_batches
+from tfrecord_io.tensors import rows as training_rows
 from tfrecord_io.verification import verify
 
 SPLIT = 2_000

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from tfrecord_io import ownership
-from tfrecord_io.ownership import Owner, owner_of
+from tfrecord_io.commit import ownership
+from tfrecord_io.commit.ownership import Owner, owner_of
 
 
 def reading(monkeypatch: pytest.MonkeyPatch, of: str, answer: Callable[[], str]) -> None:

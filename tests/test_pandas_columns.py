@@ -12,10 +12,9 @@ import pyarrow as pa
 import pytest
 
 from tests.support.trees import tree
-from tfrecord_io.engines.local import read_table
+from tfrecord_io.engines.local import read_table, write_table
 from tfrecord_io.errors import InferenceError, TFRecordWarning, UnsupportedTypeError
 from tfrecord_io.pandas_columns import to_arrow, to_table
-from tfrecord_io.write import write_table
 
 DATE = datetime.date(2026, 1, 2)
 TIME = datetime.datetime(2026, 1, 2, 3, 4, 5)

@@ -22,50 +22,28 @@ PACKAGE = Path(tfr.__file__).parent
 #: Lowest first. A module imports from its own layer or from those above it in this table; within a
 #: layer nothing goes round in circles. A package stands for those of its modules not named.
 LAYERS = (
-    (
-        "errors",
-        "ownership",
-        "redaction",
-        "web_files",
-        "range_file",
-        "ranges",
-        "sending",
-        "remote_sink",
-    ),
-    ("options", "tf_errors", "compression", "storage_protocol"),
-    (
-        *("schema", "partition_values", "layout", "infer", "parallel", "decompression"),
-        *("local_sink", "local_storage"),
-    ),
+    ("errors",),
+    ("options", "tf_errors", "compression"),
+    ("schema", "partition_values", "layout", "infer", "parallel", "decompression"),
     ("arrow_take", "arrow_views"),
-    ("s3_storage", "hdfs_storage", "fsspec_storage"),
-    (
-        "storage",
-        "plan",
-        "manifest",
-        "cast",
-        "cast_leaves",
-        "time_text",
-        "filters",
-        "pandas_columns",
-    ),
-    ("codec", "source", "staging", "file_staging", "formats"),
-    ("frames", "replaced", "publish", "part_writer", "formats.writing"),
-    ("work", "boundaries", "tasks", "attempt", "feed", "commit_plan", "commit"),
-    ("listing", "foreign_files"),
-    ("read_files", "read_schema", "read_tasks", "read", "write"),
-    ("index_files", "verification", "record_options", "record_writer", "record_reader"),
+    ("storage",),
+    ("plan", "manifest", "cast", "cast_leaves", "time_text", "filters", "pandas_columns"),
+    ("codec", "formats", "reading.source", "reading.ranges"),
+    ("commit",),
+    ("reading",),
+    ("writing", "formats.writing"),
+    ("records", "verification"),
     ("train", "io", "python_io", "compat"),
     ("engines", "conversion"),
     ("statistics", "repairs"),
-    ("training_rows", "tensor_columns", "numpy_batches", "tf_specs", "tf_features", "tf_generator"),
-    ("tf_dataset", "tf", "torch"),
+    ("tensors",),
+    ("tf", "torch"),
     ("cli", "__init__"),
     ("__main__",),
 )
 
 #: Where a name chooses an implementation, the choice is imported when it is made.
-CHOICES = {("part_writer", "formats"), ("__init__", "conversion")}
+CHOICES = {("__init__", "conversion")}
 
 #: numpydoc's checks: sections and their order, every parameter and nothing else described, results.
 CHECKS = "GL01 GL02 GL03 GL05 GL06 GL07 GL08 GL10 SS03 SS06 PR01 PR02 PR05 PR10 RT01 RT03 YD01"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfrecord_io import ranges
 from tfrecord_io.errors import DatasetChangedError
-from tfrecord_io.ranges import FirstRanges, Ranges
+from tfrecord_io.reading import ranges
+from tfrecord_io.reading.ranges import FirstRanges, Ranges
 
 RANGE = 100
 BEHIND = 10

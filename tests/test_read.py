@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.frames import example, examples, frame, records, sequence_example
 from tfrecord_io.compression import compressor
-from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
+from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan, write_table
 from tfrecord_io.errors import (
     ChecksumError,
     CorruptDataWarning,
@@ -31,10 +31,9 @@ from tfrecord_io.errors import (
 from tfrecord_io.formats.exact import leaves
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import Limits
-from tfrecord_io.read import plan_scan
-from tfrecord_io.read_files import Selection
-from tfrecord_io.tasks import read_task
-from tfrecord_io.write import write_table
+from tfrecord_io.reading.files import Selection
+from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.reading.tasks import read_task
 
 ROWS = [
     {"n": 1, "x": 0.5, "s": "one", "b": b"\xff", "l": [1, 2]},

@@ -17,7 +17,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.servers import Server
 from tfrecord_io.codec.reference import frame
-from tfrecord_io.source import OpenFile
+from tfrecord_io.reading.source import OpenFile
 
 RECORDS = [b"", b"one", bytes(range(256)) * 100, b"four"] * 3
 
@@ -462,7 +462,7 @@ def test_the_old_iterator_of_a_file_that_grows_while_it_is_opened(
                 file.write(frame(added.pop()))
         return OpenFile(*args)
 
-    monkeypatch.setattr("tfrecord_io.record_reader.OpenFile", opened)
+    monkeypatch.setattr("tfrecord_io.records.reader.OpenFile", opened)
     records = tfr.python_io.tf_record_iterator(str(tmp_path / "a"))
     assert list(records) == [b"one", b"two", b"three"]
 

@@ -13,20 +13,12 @@ import pytest
 
 from tests.support.frames import examples
 from tests.support.servers import Server
-from tfrecord_io import (
-    convert,
-    count_rows,
-    infer_schema,
-    ranges,
-    read_table,
-    tasks,
-    write_index,
-    write_table,
-)
+from tfrecord_io import convert, count_rows, infer_schema, read_table, write_index, write_table
 from tfrecord_io.errors import DatasetChangedError
-from tfrecord_io.read import plan_scan
+from tfrecord_io.reading import ranges, tasks
+from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.reading.tasks import read_task, read_tasks
 from tfrecord_io.storage.generic import FsspecStorage
-from tfrecord_io.tasks import read_task, read_tasks
 
 ROWS = 3000
 TABLE = pa.table(
@@ -64,7 +56,7 @@ def test_reading(
     marked: bool,
     threads: int,
 ) -> None:
-    monkeypatch.setattr("tfrecord_io.part_writer.SPLIT_BYTES", 30_000)
+    monkeypatch.setattr("tfrecord_io.writing.part_writer.SPLIT_BYTES", 30_000)
     source = tmp_path / "source"
     write_table(TABLE, source, compression=compression, max_records_per_file=2000)
     if not marked:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import tfrecord_io as tfr
-from tfrecord_io import replaced
-from tfrecord_io.replaced import Replaced
+from tfrecord_io.commit import replaced
+from tfrecord_io.commit.replaced import Replaced
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "O_PATH"), reason="only Linux holds files")
 

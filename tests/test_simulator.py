@@ -17,9 +17,10 @@ import pytest
 
 from tests.support.histories import Read, Write, explain
 from tests.support.simulator import LEFT_EMPTY, Tally, WrongError, run_seed
-from tfrecord_io import commit, publish
-from tfrecord_io.listing import check_not_committing
-from tfrecord_io.staging import Staging
+from tfrecord_io.commit import job as commit
+from tfrecord_io.commit import publish
+from tfrecord_io.commit.staging import Staging
+from tfrecord_io.reading.listing import check_not_committing
 from tfrecord_io.storage.hdfs import HdfsStorage
 from tfrecord_io.storage.s3 import S3Storage
 
@@ -115,7 +116,7 @@ def impatient(patch: pytest.MonkeyPatch) -> None:
 def blind_readers(patch: pytest.MonkeyPatch) -> None:
     """Readers do not ask whether a commit is under way."""
     assert check_not_committing
-    patch.setattr("tfrecord_io.listing.check_not_committing", lambda *_: "")
+    patch.setattr("tfrecord_io.reading.listing.check_not_committing", lambda *_: "")
 
 
 def forgotten_uploads(patch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,11 @@ from tests.support.datasets import PARTITION_BY, hard_table
 from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
 from tests.support.trees import expected_files
-from tfrecord_io import attempt, commit, convert, read_table, scan, staging, write_table
-from tfrecord_io import write as write_module
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import abort_job, clean, commit_job
+from tfrecord_io import convert, read_table, scan, write_table
+from tfrecord_io.commit import job as commit
+from tfrecord_io.commit import staging
+from tfrecord_io.commit.job import abort_job, clean, commit_job
+from tfrecord_io.commit.ownership import owner_of
 from tfrecord_io.errors import (
     CommitConflictError,
     CommitError,
@@ -38,11 +39,13 @@ from tfrecord_io.errors import (
     UnsupportedTypeError,
 )
 from tfrecord_io.options import SaveMode
-from tfrecord_io.ownership import owner_of
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.storage import Tree, open_storage
 from tfrecord_io.storage.s3 import MARKER, S3Storage
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing import attempt
+from tfrecord_io.writing import plan as write_plan
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 REPOSITORY = Path(__file__).parent.parent
 
@@ -556,7 +559,7 @@ def test_errors_before_and_after_every_call(
             return opener(clocks[url])(url, options)
         return open_storage(url, options)
 
-    for module in (attempt, commit, write_module):
+    for module in (attempt, commit, write_plan):
         monkeypatch.setattr(module, "open_storage", open_with_fault)
 
     def fail() -> None:

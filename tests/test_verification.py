@@ -20,9 +20,9 @@ from tests.support.frames import example, frame
 from tests.support.program import runner
 from tests.support.servers import Server
 from tests.support.trees import data_files, tree
-from tfrecord_io import tasks
 from tfrecord_io.cli.main import program
 from tfrecord_io.plan import CleanResult
+from tfrecord_io.reading import tasks
 from tfrecord_io.storage import open_storage
 from tfrecord_io.storage.local import LocalStorage
 

@@ -27,10 +27,8 @@ from hypothesis import strategies as st
 
 from tests.support.frames import examples
 from tests.support.trees import data_files, expected_files, tree
-from tfrecord_io import attempt, feed, part_writer, write
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import abort_job, commit_job
-from tfrecord_io.engines.local import read_table
+from tfrecord_io.commit.job import abort_job, commit_job
+from tfrecord_io.engines.local import read_table, write_table
 from tfrecord_io.errors import (
     CommitError,
     DatasetExistsError,
@@ -44,7 +42,10 @@ from tfrecord_io.errors import (
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.plan import TaskCommit, WriteResult
 from tfrecord_io.storage import LocalStorage
-from tfrecord_io.write import plan_write, write_table
+from tfrecord_io.writing import attempt, feed, part_writer
+from tfrecord_io.writing import plan as write_plan
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 ROWS = [
     {"a": n, "b": f"v{n}", "c": [0.5 * n, 1.0], "p": "xyz"[n * n % 3], "q": n % 2}
@@ -664,14 +665,14 @@ def test_a_task_that_no_thread_could_be_started_for_waits_for_no_rows(tmp_path, 
 def test_an_interrupt_when_the_job_is_set_up_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    undisturbed = write.replace
+    undisturbed = write_plan.replace
 
     def interrupt(job: Any, **changes: Any) -> Any:
         if "job_id" in changes:
             raise KeyboardInterrupt
         return undisturbed(job, **changes)
 
-    monkeypatch.setattr(write, "replace", interrupt)
+    monkeypatch.setattr(write_plan, "replace", interrupt)
     with pytest.raises(KeyboardInterrupt):
         write_table(TABLE, tmp_path / "new" / "t")
     assert [*tmp_path.iterdir()] == []

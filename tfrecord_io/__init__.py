@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tfrecord_io.commit import clean
+from tfrecord_io.commit.job import clean
 from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
-from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan
+from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan, write_table
 from tfrecord_io.errors import (
     ChecksumError,
     ClosedError,
@@ -41,22 +41,21 @@ from tfrecord_io.errors import (
     TruncatedRecordError,
     UnsupportedTypeError,
 )
-from tfrecord_io.index_files import IndexResult, write_index
 from tfrecord_io.options import Limits
 from tfrecord_io.plan import CleanResult, WriteResult
-from tfrecord_io.record_options import TFRecordOptions
-from tfrecord_io.record_reader import TFRecordReader
-from tfrecord_io.record_writer import TFRecordWriter
+from tfrecord_io.records.index_files import IndexResult, write_index
+from tfrecord_io.records.options import TFRecordOptions
+from tfrecord_io.records.reader import TFRecordReader
+from tfrecord_io.records.writer import TFRecordWriter
 from tfrecord_io.verification import Fault, VerifyReport, verify
-from tfrecord_io.write import write_table
 
 if TYPE_CHECKING:
     from tfrecord_io import compat, io, python_io, tf, torch, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
-    from tfrecord_io.numpy_batches import Batches, Ragged, batches
     from tfrecord_io.repairs import RepairReport, repair
     from tfrecord_io.statistics import compute_statistics
+    from tfrecord_io.tensors.numpy_batches import Batches, Ragged, batches
 
 __version__ = "0.1.0"
 
@@ -131,9 +130,9 @@ _LAZY = {
     "ConvertResult": "tfrecord_io.conversion",
     "compute_statistics": "tfrecord_io.statistics",
     "convert": "tfrecord_io.conversion",
-    "batches": "tfrecord_io.numpy_batches",
-    "Batches": "tfrecord_io.numpy_batches",
-    "Ragged": "tfrecord_io.numpy_batches",
+    "batches": "tfrecord_io.tensors.numpy_batches",
+    "Batches": "tfrecord_io.tensors.numpy_batches",
+    "Ragged": "tfrecord_io.tensors.numpy_batches",
     "read_tfrecord": "tfrecord_io.engines.dask",
     "repair": "tfrecord_io.repairs",
     "RepairReport": "tfrecord_io.repairs",

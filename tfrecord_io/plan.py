@@ -49,7 +49,7 @@ class StreamBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteJob:
-    """One write of a data set; `tfrecord_io.write.plan_write` makes it.
+    """One write of a data set; `tfrecord_io.writing.plan.plan_write` makes it.
 
     Attributes
     ----------
@@ -72,14 +72,14 @@ class WriteJob:
     partition_by : tuple of str
         The partition columns, in the order of the folders.
     file_format, record_type, compression, compression_level, max_records_per_file, float64, codec
-        See `tfrecord_io.write.plan_write`.
+        See `tfrecord_io.writing.plan.plan_write`.
     empty_partition : {"error", "null"}
         See `tfrecord_io.layout.format_segments`.
     batch : StreamBatch or None
         What an append is a batch of. Only the commit looks at it.
     state : str or None
         The state that the data set must still be in when its turn comes, see
-        `tfrecord_io.commit.check_state`. Only the commit looks at it.
+        `tfrecord_io.commit.job.check_state`. Only the commit looks at it.
     """
 
     url: str
@@ -177,7 +177,7 @@ class WriteResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanResult:
-    """What `tfrecord_io.commit.clean` did, or would do.
+    """What `tfrecord_io.commit.job.clean` did, or would do.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class ScanOptions:
     compression : str or None
         Of all files; "infer" looks at each.
     on_corrupt : {"raise", "skip_record", "skip_file", "keep"}
-        What becomes of damaged files, see `tfrecord_io.tasks`.
+        What becomes of damaged files, see `tfrecord_io.reading.tasks`.
     corrupt_column : str or None
         Name of the column that holds the bytes of damage that is kept; None leaves them.
     batch_rows, batch_bytes : int
@@ -334,7 +334,7 @@ class ScanTask(NamedTuple):
         How many records, if that is known.
     search : bool
         Where records start is not known yet: the task reads those that start at `start` or behind
-        it, and before `end`. See `tfrecord_io.boundaries`.
+        it, and before `end`. See `tfrecord_io.reading.boundaries`.
     """
 
     file: ScanFile
@@ -352,7 +352,7 @@ class ScanTask(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPlan:
-    """One read of a data set; `tfrecord_io.read.plan_scan` makes it.
+    """One read of a data set; `tfrecord_io.reading.plan.plan_scan` makes it.
 
     Attributes
     ----------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tfrecord_io.record_options import TFRecordCompressionType, TFRecordOptions
-from tfrecord_io.record_reader import tf_record_iterator
-from tfrecord_io.record_writer import TFRecordWriter
+from tfrecord_io.records.options import TFRecordCompressionType, TFRecordOptions
+from tfrecord_io.records.reader import tf_record_iterator
+from tfrecord_io.records.writer import TFRecordWriter
 
 __all__ = [
     "TFRecordCompressionType",

@@ -18,8 +18,8 @@ from tfrecord_io.conversion.driver import refuse_target
 from tfrecord_io.errors import CorruptDataError, OptionError
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.options import RecordType, SaveMode, choice, function
-from tfrecord_io.read import plan_scan
-from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.reading.files import Paths, as_list
+from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.storage import target_options
 from tfrecord_io.verification import Fault, verify
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tfrecord_io.tf_dataset import dataset
-from tfrecord_io.tf_specs import feature_spec
+from tfrecord_io.tensors.tf_dataset import dataset
+from tfrecord_io.tensors.tf_specs import feature_spec
 
 __all__ = ["dataset", "feature_spec"]

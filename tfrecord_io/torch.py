@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tfrecord_io.errors import MissingDependencyError
-from tfrecord_io.numpy_batches import Batches, batches
+from tfrecord_io.tensors.numpy_batches import Batches, batches
 
 #: Of so many workers each has a place of its own for the number of its epochs.
 _WORKERS = 1024

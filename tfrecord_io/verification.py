@@ -24,15 +24,15 @@ from tfrecord_io.errors import (
     OptionError,
     SchemaMismatchError,
 )
-from tfrecord_io.listing import Listed
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import CodecName, Limits, RecordType, choice, function
 from tfrecord_io.plan import ScanPlan, ScanTask
-from tfrecord_io.read import plan_files
-from tfrecord_io.read_files import Paths, check_manifest
+from tfrecord_io.reading.files import Paths, check_manifest
+from tfrecord_io.reading.listing import Listed
+from tfrecord_io.reading.plan import plan_files
+from tfrecord_io.reading.tasks import decoding
 from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import threads_for
-from tfrecord_io.tasks import decoding
 
 #: What keeps one file from being read; of anything else the others would tell the same.
 _UNREADABLE = (errno.EIO, errno.EBADMSG)

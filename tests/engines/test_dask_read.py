@@ -22,8 +22,8 @@ from fsspec.implementations.dirfs import DirFileSystem
 import tfrecord_io as tfr
 from tests.support.frames import examples
 from tests.support.frames import frame as framed
-from tfrecord_io import boundaries
 from tfrecord_io.engines.dask import reading
+from tfrecord_io.reading import boundaries
 from tfrecord_io.storage.generic import FsspecStorage
 
 ROWS = 300

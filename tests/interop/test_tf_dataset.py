@@ -14,7 +14,7 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support.frames import examples, frame
-from tfrecord_io.tf_features import conformed
+from tfrecord_io.tensors.tf_features import conformed
 
 ROWS = 500
 TABLE = pa.table(
@@ -45,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Of texts. Large ones cross batch by batch, which a few rows of them do not bring about."""
     size: int = request.param
-    monkeypatch.setattr("tfrecord_io.tf_dataset._has_large_values", lambda _: size > 1)
+    monkeypatch.setattr("tfrecord_io.tensors.tf_dataset._has_large_values", lambda _: size > 1)
     return size
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tfrecord_io.tf_generator import generated
+from tfrecord_io.tensors.tf_generator import generated
 
 
 def numbers_and_words(count: int) -> Generator[tuple[Any, ...]]:

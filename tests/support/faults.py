@@ -21,10 +21,13 @@ from typing import Any, cast
 
 import pyarrow as pa
 
-from tfrecord_io import attempt, commit, write
+from tfrecord_io.commit import job as commit
+from tfrecord_io.engines.local import write_table
 from tfrecord_io.options import SaveMode
 from tfrecord_io.storage import Sink, Storage, open_storage
 from tfrecord_io.storage.protocol import publish_by_rename
+from tfrecord_io.writing import attempt
+from tfrecord_io.writing import plan as write_plan
 
 CHANGES = (
     *("make_folder", "make_folders", "create_sink", "create_exclusive", "rename", "remove"),
@@ -132,7 +135,7 @@ def kill() -> None:
 
 
 def work_write(root: str, mode: SaveMode) -> None:
-    write.write_table(NEW, root, mode=mode, partition_by="p", rows_per_task=2, threads=1)
+    write_table(NEW, root, mode=mode, partition_by="p", rows_per_task=2, threads=1)
 
 
 def work_clean(root: str, mode: SaveMode) -> None:
@@ -152,7 +155,7 @@ def run_all(work: str, mode: SaveMode, targets: Path) -> None:
             code = 1
             try:
                 clock = Clock(step, kill)
-                for module in (attempt, commit, write):
+                for module in (attempt, commit, write_plan):
                     module.open_storage = opener(clock)  # type: ignore[attr-defined]
                 WORKS[work](str(base / "ds"), mode)
                 code = 0

@@ -18,8 +18,11 @@ import sys
 from typing import Any
 
 from tests.support.faults import NEW, OLD, Clock, kill, opener
-from tfrecord_io import attempt, commit, write
+from tfrecord_io.commit import job as commit
+from tfrecord_io.engines.local import write_table
 from tfrecord_io.options import SaveMode
+from tfrecord_io.writing import attempt
+from tfrecord_io.writing import plan as write_plan
 
 #: Children at a time; they wait for the store most of the time.
 _AT_ONCE = 6
@@ -34,10 +37,10 @@ def work(url: str, mode: SaveMode, options: dict[str, Any], clock: Clock) -> Non
         "storage_options": options,
     }
     if mode != "error":
-        write.write_table(OLD, url, **arguments)
-    for module in (attempt, commit, write):
+        write_table(OLD, url, **arguments)
+    for module in (attempt, commit, write_plan):
         module.open_storage = opener(clock)  # type: ignore[attr-defined]
-    write.write_table(NEW, url, mode=mode, **arguments)
+    write_table(NEW, url, mode=mode, **arguments)
 
 
 def fork(url: str, mode: SaveMode, options: dict[str, Any], step: int, output: int) -> int:

@@ -39,10 +39,11 @@ from tests.support.memory_clients import (
     s3_errors,
 )
 from tests.support.schedules import Actor, KilledError, Process, Schedule
-from tfrecord_io import attempt, commit, listing, ownership, parallel, staging, write
-from tfrecord_io.attempt import write_task
+from tfrecord_io import parallel
 from tfrecord_io.codec import get_codec
-from tfrecord_io.commit import abort_job, clean, commit_job
+from tfrecord_io.commit import job as commit
+from tfrecord_io.commit import ownership, staging
+from tfrecord_io.commit.job import abort_job, clean, commit_job
 from tfrecord_io.errors import (
     CommitConflictError,
     CommitError,
@@ -51,16 +52,20 @@ from tfrecord_io.errors import (
     TFRecordError,
 )
 from tfrecord_io.layout import is_data_name
-from tfrecord_io.listing import list_paths
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import SaveMode
 from tfrecord_io.plan import CleanResult, TaskCommit, WriteJob
+from tfrecord_io.reading import listing
+from tfrecord_io.reading.listing import list_paths
 from tfrecord_io.storage import Storage, sending
 from tfrecord_io.storage import hdfs as hdfs_storage
 from tfrecord_io.storage import s3 as s3_storage
 from tfrecord_io.storage.hdfs import HdfsStorage
 from tfrecord_io.storage.s3 import S3Storage
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing import attempt
+from tfrecord_io.writing import plan as write_plan
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 ROOT = "/data/deep/set"
 
@@ -564,7 +569,7 @@ def _known(frame: bytes, with_p: bool) -> Row:
 # The kernel's allocator must not be set up by a thread that ends.
 get_codec("auto")
 
-_OPENERS = (attempt, commit, listing, write)
+_OPENERS = (attempt, commit, listing, write_plan)
 _CLOCKS = (commit, hdfs_storage, s3_storage, staging)
 
 

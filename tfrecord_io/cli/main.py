@@ -22,15 +22,15 @@ from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
 from tfrecord_io.cli.values import counted, json_line, json_lines, printable
 from tfrecord_io.cli.verbs import DATA, Program, write
-from tfrecord_io.commit import clean as clean_target
+from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
-from tfrecord_io.index_files import write_index
 from tfrecord_io.plan import ScanPlan
-from tfrecord_io.read import plan_files, plan_scan
+from tfrecord_io.reading.plan import plan_files, plan_scan
+from tfrecord_io.reading.tasks import counting
+from tfrecord_io.records.index_files import write_index
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
 from tfrecord_io.storage import threads_for
-from tfrecord_io.tasks import counting
 
 #: Rows of a table that are laid out at a time on a terminal.
 _TABLE_ROWS = 200

@@ -2,7 +2,7 @@
 
 1. The formats are told by name or content; the source is planned (`tfrecord_io.conversion.source`):
    its columns, and the pieces that it is read in.
-2. The write is planned as any other (`tfrecord_io.write.plan_write`), whatever the format.
+2. The write is planned as any other (`tfrecord_io.writing.plan.plan_write`), whatever the format.
 3. Each piece is read and written by one task (`tfrecord_io.conversion.graph`), on threads of this
    process or on a Dask cluster.
 4. The driver commits. Until then nothing is visible; a failure leaves the target as it was.
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tfrecord_io.commit import abort_job, commit_job
+from tfrecord_io.commit.job import abort_job, commit_job
 from tfrecord_io.conversion.graph import Shared, Written, check_scheduler, run_tasks
 from tfrecord_io.conversion.single_file import open_target
 from tfrecord_io.conversion.source import SourcePlan, plan_source
@@ -41,10 +41,10 @@ from tfrecord_io.options import (
     function,
 )
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
-from tfrecord_io.read import plan_files
-from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.reading.files import Paths, as_list
+from tfrecord_io.reading.plan import plan_files
 from tfrecord_io.storage import Storage, open_storage, target_options
-from tfrecord_io.write import plan_write, refuse_existing
+from tfrecord_io.writing.plan import plan_write, refuse_existing
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -185,8 +185,8 @@ def convert(
     DatasetExistsError
         The mode is "error" and there are data.
     TFRecordError
-        See `tfrecord_io.write.plan_write` and `tfrecord_io.commit.commit_job`. The target is as it
-        was, unless it is a `CommitStateUnknownError`.
+        See `tfrecord_io.writing.plan.plan_write` and `tfrecord_io.commit.job.commit_job`. The
+        target is as it was, unless it is a `CommitStateUnknownError`.
 
     Warns
     -----

@@ -1,9 +1,9 @@
 """A conversion as a Dask graph: one write task for each piece of the source.
 
-Every task reads its piece and stages part files through `tfrecord_io.attempt`; what it returns is
-small. A task may run twice, or be cut off with its worker: each attempt stages on its own, and only
-what the returned commits name is published. The commit itself is the driver's, not a node: a
-scheduler may run a node again when its worker is lost, and a commit must run once.
+Every task reads its piece and stages part files through `tfrecord_io.writing.attempt`; what it
+returns is small. A task may run twice, or be cut off with its worker: each attempt stages on its
+own, and only what the returned commits name is published. The commit itself is the driver's, not a
+node: a scheduler may run a node again when its worker is lost, and a commit must run once.
 
 Keys hold the job's id and the number of the task, nothing of the arguments.
 """
@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.attempt import write_task
 from tfrecord_io.conversion.source import SourcePiece, SourcePlan, read_piece
 from tfrecord_io.errors import CorruptDataWarning, EncodeError, OptionError
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.storage import threads_for
+from tfrecord_io.writing.attempt import write_task
 
 _NAME = "tfrecord-convert"
 

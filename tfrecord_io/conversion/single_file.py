@@ -20,21 +20,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrecord_io.commit import check_commits, warn_of_inexact_columns
-from tfrecord_io.errors import DatasetExistsError, OptionError
-from tfrecord_io.file_staging import (
+from tfrecord_io.commit.file_staging import (
     behind_link,
     hidden_folders,
     hidden_name,
     note_path,
     remove_hidden,
 )
+from tfrecord_io.commit.job import check_commits, warn_of_inexact_columns
+from tfrecord_io.commit.staging import Staging
+from tfrecord_io.errors import DatasetExistsError, OptionError
 from tfrecord_io.options import SaveMode
-from tfrecord_io.part_writer import WrittenFile, file_format
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
-from tfrecord_io.staging import Staging
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.storage.local import link
+from tfrecord_io.writing.part_writer import WrittenFile, file_format
 
 #: Not those that would let a program run as another owner than before.
 _PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO

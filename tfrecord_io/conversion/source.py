@@ -28,15 +28,15 @@ from tfrecord_io.formats.base import (
     refuse_twins,
 )
 from tfrecord_io.layout import data_set_of
-from tfrecord_io.listing import ask_each
 from tfrecord_io.options import OnCorrupt, RecordType, choice
 from tfrecord_io.parallel import each
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
-from tfrecord_io.read import plan_scan
-from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.reading.files import Paths, as_list
+from tfrecord_io.reading.listing import ask_each
+from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.reading.tasks import decoding
+from tfrecord_io.reading.work import Finisher
 from tfrecord_io.storage import Storage, open_storage
-from tfrecord_io.tasks import decoding
-from tfrecord_io.work import Finisher
 
 #: Folders with the logs of tables of Delta Lake and Hudi.
 _LOGS = ("_delta_log", ".hoodie")
@@ -114,7 +114,7 @@ def plan_source(
     Raises
     ------
     TFRecordError, FileNotFoundError
-        See `tfrecord_io.read.plan_scan`; `InferenceError` if files disagree about a column,
+        See `tfrecord_io.reading.plan.plan_scan`; `InferenceError` if files disagree about a column,
         `UnsupportedTypeError` if a file has two of one name, `OptionError` for a table with a log.
     """
     choice("on_corrupt", on_corrupt, OnCorrupt)

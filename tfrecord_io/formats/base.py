@@ -38,8 +38,8 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.formats.exact import exact_cast, leaves
 from tfrecord_io.plan import ScanFile
+from tfrecord_io.reading.source import read_head
 from tfrecord_io.schema import leaf_type
-from tfrecord_io.source import read_head
 from tfrecord_io.storage import Storage
 from tfrecord_io.time_text import END_DAY, is_day_or_instant, units_of_a_day
 

@@ -26,11 +26,11 @@ from tfrecord_io.formats.base import (
     refuse_null,
     refuse_unfit_times,
 )
-from tfrecord_io.part_writer import FileWriter, WrittenFile
 from tfrecord_io.plan import WriteJob
 from tfrecord_io.schema import check_writable as check_columns
 from tfrecord_io.schema import normal_schema
 from tfrecord_io.storage import Sink
+from tfrecord_io.writing.part_writer import FileWriter, WrittenFile
 
 #: A group ends with the row that reaches one of these.
 _GROUP_ROWS = 131_072
@@ -40,7 +40,7 @@ _GROUP_BYTES = 32 * 1024 * 1024
 def check_writable(
     name: str, schema: pa.Schema, compression: Compression | None, level: int | None
 ) -> None:
-    """See `tfrecord_io.part_writer.check_file_format`."""
+    """See `tfrecord_io.writing.part_writer.check_file_format`."""
     found = get_format(name)
     if compression is not None and compression not in found.compressions:
         known = ", ".join(map(repr, found.compressions)) or "none"
@@ -69,7 +69,7 @@ def check_writable(
 
 
 class OtherFormat:
-    """Files of a format of `tfrecord_io.formats`; see `tfrecord_io.part_writer.FileFormat`."""
+    """Files of a format of `tfrecord_io.formats`, as `FileFormat` of the part writer has them."""
 
     def __init__(self, job: WriteJob, map_pieces: Map = map) -> None:
         self._job = job

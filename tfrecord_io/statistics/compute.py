@@ -24,8 +24,9 @@ from tfrecord_io.codec import get_codec
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice, function
 from tfrecord_io.plan import ScanPlan
-from tfrecord_io.read import plan_scan
-from tfrecord_io.read_files import Paths
+from tfrecord_io.reading.files import Paths
+from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.reading.tasks import decoding, warned
 from tfrecord_io.schema import (
     is_any_list,
     is_text,
@@ -44,7 +45,6 @@ from tfrecord_io.statistics.result import (
     typed,
 )
 from tfrecord_io.storage import threads_for
-from tfrecord_io.tasks import decoding, warned
 
 _QUANTILES = (1, 5, 25, 50, 75, 95, 99)
 _BINS = 30

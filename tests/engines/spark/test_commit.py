@@ -12,8 +12,8 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.servers import s3a_options
 from tests.support.trees import stored_files, tree
-from tfrecord_io.ownership import start_time
-from tfrecord_io.staging import Staging
+from tfrecord_io.commit.ownership import start_time
+from tfrecord_io.commit.staging import Staging
 from tfrecord_io.storage import open_storage
 
 pyspark = pytest.importorskip("pyspark")

@@ -177,9 +177,9 @@ def test_folders_come_and_go(classic, tmp_path, kind):
 
 
 def test_a_first_write_that_runs_has_no_files_yet(classic, tmp_path):
-    from tfrecord_io.attempt import write_task
-    from tfrecord_io.commit import commit_job
-    from tfrecord_io.write import plan_write
+    from tfrecord_io.commit.job import commit_job
+    from tfrecord_io.writing.attempt import write_task
+    from tfrecord_io.writing.plan import plan_write
 
     table = pa.table({"id": [1]})
     (tmp_path / "in").mkdir()

@@ -13,10 +13,10 @@ import pytest
 import tfrecord_io as tfr
 from tests.codec.test_golden import CASES, Case
 from tests.support.trees import tree
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import commit_job
+from tfrecord_io.commit.job import commit_job
 from tfrecord_io.engines import spark as tfr_spark
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException  # noqa: E402

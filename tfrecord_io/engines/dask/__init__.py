@@ -1,7 +1,7 @@
 """Dask: `read_tfrecord` makes a dask.dataframe of TFRecord files, `to_tfrecord` writes one.
 
-Nothing of the format is here: partitions are read by `tfrecord_io.tasks.read_tasks`, and written by
-`tfrecord_io.attempt.write_task` and `tfrecord_io.commit.commit_job`.
+Nothing of the format is here: partitions are read by `tfrecord_io.reading.tasks.read_tasks`, and
+written by `tfrecord_io.writing.attempt.write_task` and `tfrecord_io.commit.job.commit_job`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.options import settings
-from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.reading.files import Paths, as_list
 from tfrecord_io.storage import path_text
 
 

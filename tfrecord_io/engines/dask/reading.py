@@ -2,7 +2,8 @@
 
 The plan is made when the frame is: a listing, the manifest, and, where nothing describes the files,
 a look at their records on threads of this process. A partition is a run of tasks of that plan:
-large files are cut at record boundaries (`tfrecord_io.boundaries`), small ones put together.
+large files are cut at record boundaries (`tfrecord_io.reading.boundaries`), small ones put
+together.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import OptionError, SchemaMismatchError
 from tfrecord_io.filters import Filters
-from tfrecord_io.index_files import described_by
 from tfrecord_io.options import CodecName, Limits, OnCorruptRows, RecordType, positive
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanPlan, ScanTask
-from tfrecord_io.read import plan_scan, projected
-from tfrecord_io.read_files import Paths
-from tfrecord_io.read_tasks import packed
+from tfrecord_io.reading.cuts import packed
+from tfrecord_io.reading.files import Paths
+from tfrecord_io.reading.plan import plan_scan, projected
+from tfrecord_io.reading.tasks import read_task, read_tasks
+from tfrecord_io.records.index_files import described_by
 from tfrecord_io.schema import schema_without_views
 from tfrecord_io.storage import open_storage
-from tfrecord_io.tasks import read_task, read_tasks
 
 if TYPE_CHECKING:
     import dask.dataframe as dd

@@ -33,8 +33,7 @@ import pyarrow.types as pat
 from dask.base import compute_as_if_collection
 from dask.delayed import Delayed
 
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import abort_job, check_not_committing, check_state, commit_job
+from tfrecord_io.commit.job import abort_job, check_not_committing, check_state, commit_job
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import (
@@ -57,7 +56,8 @@ from tfrecord_io.options import (
 from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.schema import leaf_type, list_depth
 from tfrecord_io.storage import Storage, open_storage, path_text
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -99,9 +99,10 @@ class Target:
     path : str
         The data set.
     options : mapping
-        For `tfrecord_io.write.plan_write`.
+        For `tfrecord_io.writing.plan.plan_write`.
     state : str or None
-        The state that the data set must still be in, see `tfrecord_io.commit.check_not_committing`.
+        The state that the data set must still be in, see
+        `tfrecord_io.commit.job.check_not_committing`.
     """
 
     schema: pa.Schema
@@ -292,7 +293,7 @@ def to_tfrecord(
         is refused.
     mode : {"error", "overwrite", "append", "ignore", "overwrite_partitions"}, optional
         Says the same, and more, instead of `append` and `overwrite`; see
-        `tfrecord_io.write.plan_write`.
+        `tfrecord_io.writing.plan.plan_write`.
     write_index : bool, optional
         Whether the index becomes a column in front, or one for each of its levels. By default it
         does if it has a name or several levels; one of times or text without a name is warned of.

@@ -21,7 +21,7 @@ from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
-from tfrecord_io.read_files import Paths, as_list
+from tfrecord_io.reading.files import Paths, as_list
 from tfrecord_io.storage import path_text
 
 if TYPE_CHECKING:

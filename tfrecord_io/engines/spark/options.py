@@ -81,7 +81,7 @@ class ReadOptions:
     storage : mapping
         Storage options.
     record_type, compression, on_corrupt, corrupt_column, codec, path_column
-        See `tfrecord_io.read.plan_scan`.
+        See `tfrecord_io.reading.plan.plan_scan`.
     columns : tuple of str or None
         The columns to infer and read; all by default.
     base_path : str or None
@@ -91,7 +91,8 @@ class ReadOptions:
     time_zone : str
         In which names of folders tell times.
     infers_partition_types, infers_instants : bool
-        What becomes of names of folders that nothing describes, see `tfrecord_io.read.Selection`.
+        What becomes of names of folders that nothing describes, see
+        `tfrecord_io.reading.files.Selection`.
     case_sensitive : bool
         Whether names of columns are told apart by case.
     name_glob : str or None
@@ -158,7 +159,7 @@ class WriteOptions:
         Storage options.
     mode, partition_by, record_type, compression, compression_level, max_records_per_file, float64,
     empty_partition, codec, time_zone
-        See `tfrecord_io.write.plan_write`.
+        See `tfrecord_io.writing.plan.plan_write`.
     is_local : bool
         Whether each task writes to a disk of its own machine.
     case_sensitive : bool

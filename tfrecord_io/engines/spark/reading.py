@@ -29,13 +29,13 @@ from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
 from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
-from tfrecord_io.listing import Missing, without_braces
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanPlan, ScanTask
-from tfrecord_io.read import plan_files, plan_scan
-from tfrecord_io.read_files import Selection
+from tfrecord_io.reading.files import Selection
+from tfrecord_io.reading.listing import Missing, without_braces
+from tfrecord_io.reading.plan import plan_files, plan_scan
+from tfrecord_io.reading.tasks import read_tasks
 from tfrecord_io.storage import FileInfo, Storage, open_storage
-from tfrecord_io.tasks import read_tasks
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -54,7 +54,7 @@ def plan(
     was_seen: bool = False,
     missing: Missing = "error",
 ) -> ScanPlan:
-    """Plan a read; see `tfrecord_io.read.plan_scan`, and `Selection` for the last two.
+    """Plan a read; see `tfrecord_io.reading.plan.plan_scan`, and `Selection` for the last two.
 
     Of the columns of a `schema` those for paths and for damaged bytes are not looked for in the
     records.

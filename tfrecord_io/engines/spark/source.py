@@ -29,8 +29,8 @@ from tfrecord_io.engines.spark.settings import Settings, from_options
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
 from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.listing import Missing
 from tfrecord_io.plan import ScanPlan
+from tfrecord_io.reading.listing import Missing
 from tfrecord_io.schema import schema_from_json, schema_to_json
 
 if TYPE_CHECKING:

@@ -41,7 +41,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tfrecord_io.commit import abort_job, commit_job, staging_of
+from tfrecord_io.commit.job import abort_job, commit_job, staging_of
+from tfrecord_io.commit.staging import Staging
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.reading import Rows, Tasks, pack
@@ -51,7 +52,6 @@ from tfrecord_io.engines.spark.writing import driver_pid, stage
 from tfrecord_io.engines.spark.writing import plan as plan_append
 from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
 from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
-from tfrecord_io.staging import Staging
 from tfrecord_io.storage import open_storage
 
 #: Spark's names of the query and the batch that a task works for.

@@ -27,19 +27,19 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tfrecord_io.attempt import write_task
-from tfrecord_io.commit import abort_job, commit_job
+from tfrecord_io.commit.job import abort_job, commit_job
 from tfrecord_io.engines.spark.conditions import in_words_of_spark
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
 from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import UnsupportedTypeError
 from tfrecord_io.plan import TaskCommit, WriteJob
-from tfrecord_io.write import plan_write
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 
 def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = None) -> WriteJob:
-    """Begin a job; see `tfrecord_io.write.plan_write`."""
+    """Begin a job; see `tfrecord_io.writing.plan.plan_write`."""
     if not struct.fields:
         # Spark's own condition; of such a frame it hands over no rows.
         raise AnalysisException(

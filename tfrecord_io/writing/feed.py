@@ -1,0 +1,184 @@
+"""Rows to tasks on threads of this process: one thread reads, others write.
+
+The calling thread cuts what comes in into tasks, in order, and hands each task its rows through a
+queue. Rows on the way are bounded in bytes, over all tasks together; a task begins with its first
+row and reads its queue to the end, so the oldest task always gets on and nothing can lock up.
+"""
+
+from __future__ import annotations
+
+import functools
+import queue
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pyarrow as pa
+
+from tfrecord_io.errors import CommitError
+from tfrecord_io.plan import TaskCommit, WriteJob
+from tfrecord_io.writing.attempt import write_task
+
+#: Rows read and not yet written hold about this much; a single larger batch still passes.
+_IN_FLIGHT_BYTES = 256 * 1024 * 1024
+
+
+class _Budget:
+    """Bytes on the way from the reading thread to the writing ones."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._used = 0
+        self._is_stopped = False
+        # Taken by blocks itself, see `tfrecord_io.parallel`.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+
+    def take(self, size: int) -> bool:
+        """Wait for room; return False if a task has failed."""
+        with self._lock:
+            self._changed.wait_for(
+                lambda: self._is_stopped or not self._used or self._used + size <= self._limit
+            )
+            self._used += size
+            return not self._is_stopped
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._used -= size
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+
+class _TaskRows:
+    """The rows of one task, on the way to it."""
+
+    def __init__(self, budget: _Budget) -> None:
+        self._budget = budget
+        self._queue: queue.SimpleQueue[pa.RecordBatch | Exception | None] = queue.SimpleQueue()
+
+    def put(self, batch: pa.RecordBatch) -> bool:
+        if not self._budget.take(batch.nbytes):
+            return False
+        self._queue.put(batch)
+        return True
+
+    def end(self) -> None:
+        self._queue.put(None)
+
+    def cancel(self) -> None:
+        self._queue.put(CommitError("the write was cancelled"))
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            item = self._queue.get()
+            if item is None:
+                return
+            if isinstance(item, Exception):
+                raise item
+            yield item
+            self._budget.give_back(item.nbytes)
+
+
+class Feeder:
+    """Writes all tasks of a job.
+
+    Parameters
+    ----------
+    job : WriteJob
+        Of `tfrecord_io.writing.plan.plan_write`.
+    rows_per_task : int
+        Rows of each task but the last.
+    threads : int
+        Tasks written at once, and threads that compress for all of them.
+    is_in_memory : bool
+        Whether all rows are in memory anyway, so that there is nothing to bound.
+    """
+
+    def __init__(
+        self, job: WriteJob, *, rows_per_task: int, threads: int, is_in_memory: bool
+    ) -> None:
+        self._job = job
+        self._rows_per_task = rows_per_task
+        self._threads = threads
+        self._budget = _Budget(sys.maxsize if is_in_memory else _IN_FLIGHT_BYTES)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> list[TaskCommit]:
+        """Write the rows of `batches`, and return the commits in the order of the tasks.
+
+        The first error of a task (by the order of the tasks), or that of `batches`, is raised when
+        no task runs any more.
+        """
+        futures: list[Future[TaskCommit]] = []
+        with (
+            ThreadPoolExecutor(self._threads, "tfrecord-io-compress") as pieces,
+            ThreadPoolExecutor(self._threads, "tfrecord-io-write") as pool,
+        ):
+            write = functools.partial(write_task, self._job, map_pieces=pieces.map)
+            self._feed(batches, pool, write, futures)
+        return [future.result() for future in futures]
+
+    def _feed(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        pool: ThreadPoolExecutor,
+        write: Callable[..., TaskCommit],
+        futures: list[Future[TaskCommit]],
+    ) -> None:
+        rows: _TaskRows | None = None
+        room = 0
+        try:
+            for batch in batches:
+                start = 0
+                while start < batch.num_rows:
+                    if rows is None:
+                        # Known before its task begins, which waits for its end whatever happens.
+                        rows, room = _TaskRows(self._budget), self._rows_per_task
+                        self._begin_task(pool, write, futures, rows)
+                    part = batch.slice(start, room)
+                    if not rows.put(part):
+                        rows.cancel()
+                        _cancel_waiting(futures)
+                        return
+                    start += part.num_rows
+                    room -= part.num_rows
+                    if not room:
+                        rows.end()
+                        rows = None
+            if rows is not None:
+                rows.end()
+            # Waited for here, so that an interrupt stops them.
+            for future in futures:
+                future.exception()
+        except BaseException:
+            self._budget.stop()
+            _cancel_waiting(futures)
+            if rows is not None:
+                rows.cancel()
+            raise
+
+    def _begin_task(
+        self,
+        pool: ThreadPoolExecutor,
+        write: Callable[..., TaskCommit],
+        futures: list[Future[TaskCommit]],
+        rows: _TaskRows,
+    ) -> None:
+        index = len(futures)
+        future = pool.submit(write, index, rows, row_offset=index * self._rows_per_task)
+        future.add_done_callback(self._stop_on_failure)
+        futures.append(future)
+
+    def _stop_on_failure(self, future: Future[TaskCommit]) -> None:
+        if not future.cancelled() and future.exception() is not None:
+            self._budget.stop()
+
+
+def _cancel_waiting(futures: Iterable[Future[TaskCommit]]) -> None:
+    for future in futures:
+        future.cancel()
