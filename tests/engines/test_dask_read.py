@@ -582,7 +582,7 @@ class TestCutting:
         code = (
             "import os, select, sys, threading\n"
             "import tfrecord_io as tfr\n"
-            "from tfrecord_io import boundaries\n"
+            "from tfrecord_io.reading import boundaries\n"
             "frame = tfr.read_tfrecord(sys.argv[1], record_type='ByteArray', blocksize=5000)\n"
             "walk, hops, may_go = boundaries.walk, threading.Event(), threading.Event()\n"
             "def slow_walk(*args, **options):\n"

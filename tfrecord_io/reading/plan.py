@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecord_io.compression import normalize_compression
 from tfrecord_io.errors import InferenceError
@@ -35,6 +36,8 @@ from tfrecord_io.options import (
 from tfrecord_io.plan import DEFAULT_BATCH_ROWS, ScanFile, ScanOptions, ScanPlan
 from tfrecord_io.reading.cuts import Starts, cut_tasks, may_be_plain, whole_task
 from tfrecord_io.reading.files import (
+    FolderFiles,
+    Listing,
     Paths,
     Selection,
     as_list,
@@ -209,11 +212,7 @@ def plan_scan(
     partitions = type_partitions(listing, schema, selection)
     if selection.was_seen and schema is not None and record_type != "ByteArray":
         check_unchanged(schema, partitions, listing)
-    found = listing.found
-    early = only_columns(parsed, partitions) if isinstance(parsed, list) else parsed
-    if early is not None and fits(early, partitions):
-        found = kept_files(found, partitions, early)
-
+    found = _kept_early(listing.found, partitions, parsed)
     plan = ScanPlan(
         locations=listing.locations,
         storage_options=settings(storage_options),
@@ -223,28 +222,19 @@ def plan_scan(
         path_column=path_column,
         options=options,
     )
-    if schema is not None:
-        file_schema = pa.schema([field for field in schema if field.name not in partitions.names])
-        # Of records that are only counted no column is asked for.
-        if record_type == "ByteArray" and file_schema.names:
-            check_byte_array(file_schema, "read")
-    elif record_type == "ByteArray":
-        file_schema = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())])
-    else:
+    # Where damage may be passed over, no record is known to start where another one ends.
+    may_cut = task_bytes is not None and on_corrupt == "raise"
+    starts = Starts() if may_cut and cut_unmarked else None
+    file_schema = _given_columns(schema, partitions, record_type)
+    if file_schema is None:
         if selection.needs_files and not (listing.found or listing.manifests):
-            raise InferenceError(
-                "there is no file to find columns in: give a schema, or check the path. Files in "
-                "folders below are left out where these name no partition columns: name them, with "
-                "a pattern such as folder/*, or say is_flat=False",
-                path=listing.locations[0],
-            )
+            raise _no_files(listing)
         # If no file is left, its columns are those of the others.
         looked_at = files_of(one for one in found or listing.found if one.manifest is None)
         seen: Observation | pa.Schema
         if look is not None:
             seen = look(plan, looked_at[:sample_files])
         else:
-            starts = Starts() if task_bytes is not None and cut_unmarked else None
             seen = observe_files(
                 plan,
                 looked_at[:sample_files],
@@ -253,38 +243,17 @@ def plan_scan(
                 note=starts.note if starts is not None else None,
                 progress=progress,
             )
-            if starts is not None and on_corrupt == "raise":
-                for one in found:
-                    one.files = [*map(starts.describe, one.files)]
         file_schema = file_schema_of(listing, seen)
-    if describe is not None and task_bytes is not None and on_corrupt == "raise":
-        for one in found:
-            if one.manifest is None:
-                one.files = [
-                    describe(listing.locations[file.location], file)
-                    if file.size > task_bytes and may_be_plain(file, options)
-                    else file
-                    for file in one.files
-                ]
     if look is None:
         wire_schema(file_schema, reading=True)
+    if starts is not None:
+        found = _with_files(found, starts.describe)
+    if describe is not None and task_bytes is not None and may_cut:
+        found = _with_files(found, _described_by(describe, plan, task_bytes))
     full = full_schema(file_schema, partitions, path_column, corrupt_column)
     out = chosen_columns(full, columns, path_column, corrupt_column)
-    row_filter = expression(parsed, full)
-    of_filter: list[str] = []
-    needed = set(out.names)
-    if parsed is not None:
-        of_filter = columns_of(parsed, full)
-        needed |= set(of_filter)
-        known = partitions
-        if path_column in of_filter:
-            # The files of a folder differ.
-            found = [replace(one, files=[file]) for one in found for file in one.files]
-            known = known.append(full.field(path_column))
-        found = possible_files(found, known, row_filter, full)
-        if set(of_filter) <= set(known.names):
-            found = kept_files(found, known, row_filter)
-            row_filter, of_filter = None, []
+    found, row_filter, of_filter = _filtered(found, partitions, parsed, full, path_column)
+    needed = {*out.names, *of_filter}
     read_schema = pa.schema([field for field in file_schema if field.name in needed])
     if on_corrupt == "keep":
         check_nullable(read_schema)
@@ -298,6 +267,83 @@ def plan_scan(
         filter_columns=tuple(of_filter),
         tasks=tuple(cut_tasks(files_of(found), options, task_bytes, cut_unmarked)),
     )
+
+
+def _kept_early(
+    found: list[FolderFiles], partitions: pa.Schema, parsed: Filters
+) -> list[FolderFiles]:
+    """Return the files that are left when only the partition columns are known."""
+    early = only_columns(parsed, partitions) if isinstance(parsed, list) else parsed
+    if early is None or not fits(early, partitions):
+        return found
+    return kept_files(found, partitions, early)
+
+
+def _given_columns(
+    schema: pa.Schema | None, partitions: pa.Schema, record_type: RecordType
+) -> pa.Schema | None:
+    """Return the columns of records that no record need be looked at for."""
+    if schema is None:
+        is_known = record_type == "ByteArray"
+        return pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary())]) if is_known else None
+    given = pa.schema([field for field in schema if field.name not in partitions.names])
+    # Of records that are only counted no column is asked for.
+    if record_type == "ByteArray" and given.names:
+        check_byte_array(given, "read")
+    return given
+
+
+def _no_files(listing: Listing) -> InferenceError:
+    return InferenceError(
+        "there is no file to find columns in: give a schema, or check the path. Files in folders "
+        "below are left out where these name no partition columns: name them, with a pattern such "
+        "as folder/*, or say is_flat=False",
+        path=listing.locations[0],
+    )
+
+
+def _with_files(
+    found: list[FolderFiles], change: Callable[[ScanFile], ScanFile]
+) -> list[FolderFiles]:
+    """Return what was found, with files that no manifest describes as `change` makes them."""
+    return [
+        one if one.manifest is not None else replace(one, files=[*map(change, one.files)])
+        for one in found
+    ]
+
+
+def _described_by(
+    describe: Describe, plan: ScanPlan, task_bytes: int
+) -> Callable[[ScanFile], ScanFile]:
+    def described(file: ScanFile) -> ScanFile:
+        if file.size <= task_bytes or not may_be_plain(file, plan.options):
+            return file
+        return describe(plan.locations[file.location], file)
+
+    return described
+
+
+def _filtered(
+    found: list[FolderFiles],
+    partitions: pa.Schema,
+    parsed: Filters,
+    full: pa.Schema,
+    path_column: str | None,
+) -> tuple[list[FolderFiles], pc.Expression | None, list[str]]:
+    """Return the files that filters leave; what rows must fulfil yet, and the columns it needs."""
+    if parsed is None:
+        return found, None, []
+    row_filter = expression(parsed, full)
+    of_filter = columns_of(parsed, full)
+    known = partitions
+    if path_column in of_filter:
+        # The files of a folder differ.
+        found = [replace(one, files=[file]) for one in found for file in one.files]
+        known = known.append(full.field(path_column))
+    found = possible_files(found, known, row_filter, full)
+    if set(of_filter) <= set(known.names):
+        return kept_files(found, known, row_filter), None, []
+    return found, row_filter, of_filter
 
 
 def plan_files(
