@@ -286,6 +286,18 @@ def test_values_of_a_given_type(
     assert repr(found.to_pylist()) == repr(pa.array(expected, type_).to_pylist())
 
 
+@pytest.mark.parametrize("zone", [None, "UTC", "Asia/Tokyo"])
+@pytest.mark.parametrize("value", [-(2**63) + 1, -(2**63) + 145_224_193, -(2**63) + 10**9, 0, None])
+def test_the_first_second_of_nanoseconds(zone: str | None, value: int | None) -> None:
+    values = pa.array([value, 2**63 - 1], pa.int64()).cast(pa.timestamp("ns", zone))
+    texts = [text for _, text in map(_parsed, layout.format_segments("p", values))]
+    assert cast_partition_values("p", texts, values.type).equals(values)
+
+
+def _parsed(segment: str) -> tuple[str, str | None]:
+    return layout.parse_partition_path(segment)[0]
+
+
 @pytest.mark.parametrize(
     ("zone", "text", "expected"),
     [
@@ -323,6 +335,8 @@ def test_times_that_clocks_left_out_and_went_through_twice(
         (pa.timestamp("s"), "soon"),
         (pa.null(), "x"),
         (pa.list_(pa.int32()), "1"),
+        (pa.dictionary(pa.int32(), pa.decimal64(3, 0)), "1"),
+        (pa.timestamp("ns"), "1677-09-21 00:12:43.145224191"),
     ],
 )
 def test_values_that_do_not_fit_a_given_type(type_: pa.DataType, text: str) -> None:

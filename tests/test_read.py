@@ -475,11 +475,26 @@ class TestManifest:
         manifest(tmp_path, [("n", pa.int64())], [("p", pa.string())])
         assert read_table(tmp_path).to_pylist() == [{"n": 1, "p": "1"}]
 
+    @pytest.mark.parametrize(
+        ("t", "value"),
+        [(pa.timestamp("us", "Asia/Tokyo"), 253_402_300_799_999_999), (pa.timestamp("ns"), 1)],
+    )
+    def test_dictionaries_of_times_that_are_none_of_pythons(self, tmp_path, t, value):
+        times = pa.array([value, None], pa.int64()).cast(t)
+        write_table(pa.table({"n": [1, 2], "p": times}), tmp_path, partition_by="p")
+        schema = pa.schema([("n", pa.int64()), ("p", pa.dictionary(pa.int8(), t))])
+        table = read_table(tmp_path, schema=schema).sort_by("n")
+        assert table.schema == schema
+        assert table["p"].cast(t).combine_chunks().equals(times)
+
     def test_an_empty_data_set_has_its_columns(self, tmp_path):
         manifest(tmp_path, [("n", pa.int16())], [("p", pa.date32())])
         schema = pa.schema([("n", pa.int16()), ("p", pa.date32())])
         assert read_table(tmp_path) == schema.empty_table()
         assert count_rows(tmp_path) == 0
+        for t in (pa.string(), pa.timestamp("us", "Asia/Tokyo")):
+            given = pa.schema([("n", pa.int8()), pa.field("p", t, nullable=False)])
+            assert read_table(tmp_path, schema=given).schema == given
 
     @pytest.mark.parametrize(
         ("nulls", "values"),

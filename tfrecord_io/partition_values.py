@@ -37,6 +37,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIMESTAMP = re.compile(
     r"(?P<time>[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.[0-9])?"
 )
+_FIRST_NANOSECONDS = r"^1677-09-21[ T]00:12:43\."
 #: Spark's DecimalType ends here.
 _MAX_PRECISION = 38
 
@@ -278,6 +279,10 @@ def cast_partition_values(
         return _cast_texts(name, texts, t, time_zone)
     except (LayoutError, OptionError):
         raise
+    except pa.ArrowNotImplementedError as error:
+        raise LayoutError(
+            f"partition column {name!r} cannot be of type {t}: {error}", feature=name
+        ) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
         raise LayoutError(
             f"a folder's value of partition column {name!r} is not of type {t}: {error}",
@@ -344,7 +349,7 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
         ).cast(t)
     if pat.is_timestamp(t):
         naive = pa.array([None if x is None else x.removesuffix("Z") for x in texts], pa.string())
-        stamps = naive.cast(pa.timestamp(t.unit))
+        stamps = _stamps(naive, t.unit)
         if t.tz is None:
             return stamps
         if time_zone == "UTC":
@@ -361,6 +366,20 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
         offsets = pc.subtract_checked(pc.local_timestamp(zoned).cast(pa.int64()), utc)
         return pc.subtract_checked(stamps.cast(pa.int64()), offsets).cast(t)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
+
+
+def _stamps(texts: pa.Array, unit: str) -> pa.Array:
+    """Return times without a zone, those of the first second of nanoseconds too.
+
+    Arrow (26.0.1) writes that second and does not read it, since it begins before they do.
+    """
+    t = pa.timestamp(unit)
+    is_first = pc.fill_null(pc.match_substring_regex(texts, _FIRST_NANOSECONDS), False)
+    if unit != "ns" or not pc.any(is_first).as_py():
+        return texts.cast(t)
+    later = pc.if_else(is_first, pc.replace_substring(texts, ":43.", ":44."), texts).cast(t)
+    moved = pc.if_else(is_first, pa.scalar(10**9), pa.scalar(0))
+    return pc.subtract_checked(later.cast(pa.int64()), moved).cast(t)
 
 
 def _parse_double(text: str) -> float:

@@ -289,9 +289,9 @@ def type_partitions(listing: Listing, schema: pa.Schema | None, selection: Selec
             name: pa.timestamp(t.unit, "UTC") if pat.is_timestamp(t) else t
             for name, t in inferred.items()
         }
-    fields = [_partition_field(name, inferred[name], schema, listing.manifests) for name in names]
     if not found and listing.manifests:
-        fields = list(listing.manifests[0].partition_schema)
+        inferred = {one.name: one.type for one in listing.manifests[0].partition_schema}
+    fields = [_partition_field(name, t, schema, listing.manifests) for name, t in inferred.items()]
     values = [
         cast_partition_values(field.name, texts[field.name], field.type, zone or "UTC")
         for field in fields

@@ -313,5 +313,6 @@ def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
         return pa.repeat(value, rows)
     # A scalar of a dictionary type repeats as its values do not: by its index.
     index = pa.scalar(0 if value.is_valid else None, value.type.index_type)
-    values = pa.array([value.as_py()] if value.is_valid else [], value.type.value_type)
+    # Of times of far years Python has no values.
+    values = pa.repeat(value.value, 1) if value.is_valid else pa.nulls(0, value.type.value_type)
     return pa.DictionaryArray.from_arrays(pa.repeat(index, rows), values)
