@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import struct
+from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfrecord_io.cast import ToWire, from_wire
+from tfrecord_io.codec import get_codec
 from tfrecord_io.errors import EncodeError, SchemaMismatchError
 from tfrecord_io.schema import wire_schema
 
@@ -233,6 +235,30 @@ def test_what_stands_outside_of_a_slice_does_not_count() -> None:
     assert written(numbers.slice(1, 1), numbers.type).to_pylist() == [1]
 
 
+@pytest.mark.parametrize("t", [pa.binary(), pa.large_string(), pa.list_(pa.binary())])
+@pytest.mark.parametrize(
+    ("make", "buffers"),
+    [(pa.list_, 1), (pa.large_list, 1), (pa.list_view, 2), (lambda t: pa.list_(t, 0), 0)],
+)
+def test_offsets_of_no_values_may_begin_anywhere(
+    t: pa.DataType, make: Callable[[pa.DataType], pa.DataType], buffers: int
+) -> None:
+    start = pa.py_buffer(struct.pack("<q" if t == pa.large_string() else "<i", 4))
+    some = pa.array([b"some", b"", b"", b""])
+    is_list = pa.types.is_list(t)
+    ends, children = ([start], [some]) if is_list else ([start, some.buffers()[2]], [])
+    # As arrow-rs exports them, and imports them from nobody.
+    items = pa.Array.from_buffers(t, 0, [None, *ends], children=children)
+    parts = [pa.array([True, False]).buffers()[1], *[pa.py_buffer(bytes(24))] * buffers]
+    lists = pa.Array.from_buffers(make(t), 2, parts, children=[items])
+    wire = written(lists, lists.type)
+    assert wire.to_pylist() == [[], None]
+    batch = pa.record_batch([wire], ["x"])
+    record_type = "SequenceExample" if is_list else "Example"
+    encoder = get_codec("native").encoder(batch.schema, record_type)
+    assert encoder.encode(batch)[1].to_pylist()
+
+
 @pytest.mark.parametrize("t", [pa.string(), pa.large_string()])
 def test_buffers_may_be_longer(t: pa.DataType) -> None:
     _, ends, data = pa.array(["a", "é"], t).buffers()
@@ -423,6 +449,8 @@ def test_float64_where_float32_is_declared() -> None:
         ([[1.0, 2.0], None, [3.0, 4.0]], pa.list_(pa.float32(), 2), [[1, 2], None, [3, 4]]),
         ([[1, 2], [3, 4]], pa.list_(pa.int8(), 2), [[1, 2], [3, 4]]),
         ([[], None], pa.list_(pa.int8(), 0), [[], None]),
+        ([[], None], pa.list_(pa.dictionary(pa.int8(), pa.time64("ns")), 0), [[], None]),
+        ([[], None], pa.list_(pa.list_(pa.decimal64(3, 0), 2), 0), [[], None]),
         ([None, None], pa.list_(pa.string(), 3), [None, None]),
         ([[[1], None, []], None, []], pa.list_(pa.list_(pa.int8())), [[[1], None, []], None, []]),
         (
@@ -440,6 +468,27 @@ def test_from_wire(wire: Any, t: pa.DataType, values: Any) -> None:
     whole = array(wire, wire_type)
     for start in range(len(whole) + 1):
         assert read(whole.slice(start), t).to_pylist() == values[start:]
+
+
+class Meters(pa.ExtensionType):  # type: ignore[misc]
+    """A type as users define them, of which pyarrow makes no hash."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int32(), "tests.meters")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage: pa.DataType, serialized: bytes) -> Meters:
+        return cls()
+
+
+def test_types_without_a_hash() -> None:
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Meters())
+    assert read([1, None], Meters()).to_pylist() == [1, None]
+    assert read([[1, 2], None], pa.list_(Meters())).to_pylist() == [[1, 2], None]
 
 
 def test_time_zones() -> None:

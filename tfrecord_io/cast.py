@@ -150,7 +150,11 @@ def from_wire(
         that would take more than 1 GiB in this batch, all columns together: values that are in the
         file are not counted.
     """
-    plan = _reading_plan(batch.schema, schema)
+    try:
+        plan = _reading_plan(batch.schema, schema)
+    except TypeError:
+        # Of extension types that others define, pyarrow makes no hash.
+        plan = _reading_plan.__wrapped__(batch.schema, schema)
     if not plan.schema.equals(schema, check_metadata=True):
         # The cache holds the plan of a schema that is equal but for names of list items.
         plan = _reading_plan.__wrapped__(batch.schema, schema)
@@ -224,20 +228,22 @@ class _Plan:
     schema: pa.Schema
 
     def run(self, batch: pa.RecordBatch) -> tuple[list[pa.Array], list[tuple[int, Fault]]]:
+        """Return the arrays, none if the batch is as it is to be, and what did not fit."""
         arrays = []
         found = []
-        for index, step in enumerate(self.steps):
-            array, faults = step(batch.column(index))
+        is_same = True
+        for index, (step, column) in enumerate(zip(self.steps, batch.columns, strict=True)):
+            array, faults = step(column)
+            is_same = is_same and array is column
             arrays.append(array)
             found += [(index, fault) for fault in faults]
+        if is_same and batch.schema.equals(self.schema, check_metadata=True):
+            arrays = []
         return arrays, found
 
     def batch(self, batch: pa.RecordBatch, arrays: list[pa.Array]) -> pa.RecordBatch:
-        if not arrays or batch.schema.equals(self.schema, check_metadata=True):
-            # Without columns the number of rows lives in the batch alone. With equal types
-            # no array has changed.
-            return batch
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        # Without columns the number of rows lives in the batch alone.
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema) if arrays else batch
 
 
 def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) -> _Plan:
@@ -399,7 +405,7 @@ class _List:
     def __call__(self, array: pa.Array) -> tuple[pa.Array, Faults]:
         faults = null_faults(array, self._null_text)
         is_kept = self.keeps and array.type.equals(self._target, check_metadata=True)
-        if is_kept and not _has_nulls_inside(array):
+        if is_kept and not _has_nulls_or_nothing_inside(array):
             return array, faults
         if pat.is_list_view(self._source) or pat.is_large_list_view(self._source):
             array = without_views(array)
@@ -409,17 +415,17 @@ class _List:
 
     def _from_fixed_size(self, array: pa.Array, faults: Faults) -> tuple[pa.Array, Faults]:
         size = self._source.list_size
-        child = array.values.slice(array.offset * size, len(array) * size)
+        child = _items_of(array.values, array.offset * size, len(array) * size)
         items, item_faults = self._item(child)
         faults += _faults_of_rows(array, item_faults, lambda positions: positions // size)
-        if items is child and array.type.equals(self._target, check_metadata=True):
+        if items is child and len(child) and array.type.equals(self._target, check_metadata=True):
             return array, faults
         return _fixed_size_list(self._target, len(array), items, _null_mask(array)), faults
 
     def _from_offsets(self, array: pa.Array, faults: Faults) -> tuple[pa.Array, Faults]:
         offsets = as_numpy(array.offsets)
         first, last = offsets[0], offsets[-1]
-        child = array.values.slice(first, last - first)
+        child = _items_of(array.values, first, last - first)
         items, item_faults = self._item(child)
         if item_faults:
             faults += _faults_of_rows(
@@ -430,7 +436,7 @@ class _List:
         if len(items) != len(child):
             # See `_to_fixed_size`.
             return pa.nulls(0, self._target), faults
-        if items is child and array.type.equals(self._target, check_metadata=True):
+        if items is child and len(child) and array.type.equals(self._target, check_metadata=True):
             return array, faults
         if first:
             offsets = offsets - first
@@ -479,16 +485,25 @@ def _fixed_size_list(
 ) -> pa.Array:
     if target.list_size == 0:
         # from_arrays would divide by the size.
-        is_null = [False] * length if mask is None else mask.to_pylist()
-        return pa.array([None if null else [] for null in is_null], target)
+        valid = None if mask is None else pa.array(~as_numpy(mask)).buffers()[1]
+        return pa.Array.from_buffers(target, length, [valid], children=[items])
     return pa.FixedSizeListArray.from_arrays(items, type=target, mask=mask)
 
 
-def _has_nulls_inside(array: pa.Array) -> bool:
-    """Return whether a list may hold nulls, those outside a slice included."""
+def _items_of(values: pa.Array, start: int, length: int) -> pa.Array:
+    """Return items of a list.
+
+    Where there are none, the offsets of texts and lists may begin anywhere, and the arrays of other
+    libraries do: arrow-rs takes no such array of no values (60.1).
+    """
+    return values.slice(start, length) if length else pa.nulls(0, values.type)
+
+
+def _has_nulls_or_nothing_inside(array: pa.Array) -> bool:
+    """Return whether a list may hold nulls, those outside a slice included, or holds no values."""
     while is_any_list(array.type):
         array = array.values
-        if array.null_count:
+        if array.null_count or not len(array):
             return True
     return False
 
