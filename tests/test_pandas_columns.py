@@ -187,6 +187,20 @@ class TestObjects:
 
 class TestDtypes:
     @pytest.mark.parametrize(
+        "array",
+        [
+            pa.array([[1], None], pa.list_view(pa.int8())),
+            pa.array([["a"], None], pa.large_list_view(pa.string())),
+            pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((2, 3), np.float32)),
+            pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"x" * 16, None], pa.binary(16))),
+        ],
+    )
+    def test_of_arrow_alone(self, array):
+        """Of these types pandas knows nothing but that they are Arrow's."""
+        column = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([array])), name="v")
+        assert to_arrow(column).equals(array)
+
+    @pytest.mark.parametrize(
         ("column", "told"),
         [
             (pd.Series([1j]), "complex128"),

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.types as pat
-from pandas.api.types import infer_dtype, is_object_dtype, is_string_dtype
+from pandas.api.types import infer_dtype, is_string_dtype
 
 from tfrecord_io.errors import (
     InferenceError,
@@ -31,6 +31,9 @@ from tfrecord_io.errors import (
     warn,
 )
 from tfrecord_io.schema import leaf_type, list_depth, with_leaf
+
+#: The dtype, to compare with: of some of Arrow's types pandas' `is_object_dtype` raises.
+OBJECTS = np.dtype(object)
 
 
 def check_names(names: Sequence[Any]) -> None:
@@ -100,7 +103,7 @@ def to_arrow(column: pd.Series) -> pa.Array | pa.ChunkedArray:
     except (pa.ArrowException, NotImplementedError, OverflowError, TypeError, ValueError) as error:
         if isinstance(error, TFRecordError):
             raise
-        if is_object_dtype(dtype) or is_string_dtype(dtype):
+        if dtype == OBJECTS or is_string_dtype(dtype):
             advice = "convert the column"
             if any(getattr(value, "ndim", 0) > 1 for value in column):
                 advice = "numpy.ravel makes lists of arrays with several axes"
@@ -118,7 +121,7 @@ def to_arrow(column: pd.Series) -> pa.Array | pa.ChunkedArray:
 
 def _to_arrow(column: pd.Series) -> pa.Array | pa.ChunkedArray:
     dtype = column.dtype
-    if is_object_dtype(dtype):
+    if dtype == OBJECTS:
         return _of_objects(column)
     if isinstance(dtype, pd.PeriodDtype):
         raise NotImplementedError("the frequency of periods would be lost")

@@ -270,6 +270,13 @@ class TestRows:
         frame = tfr.read_tfrecord(tmp_path / "x").compute()
         assert arrow(frame)["x"].combine_chunks().equals(values.cast(t))
 
+    @pytest.mark.parametrize("backend", ["numpy_nullable", None])
+    @pytest.mark.parametrize("t", [pa.list_(pa.binary(2)), pa.list_(pa.binary(2), 1)])
+    def test_lists_of_bytes_of_one_length(self, tmp_path, backend, t):
+        tfr.write_table(pa.table({"x": pa.array([[b"ab"], None], t)}), tmp_path / "x")
+        found = tfr.read_tfrecord(tmp_path / "x", dtype_backend=backend)["x"].compute()
+        assert [value if value is None else list(value) for value in found] == [[b"ab"], None]
+
     @pytest.mark.parametrize("t", [pa.int64(), pa.uint64()])
     def test_integers_with_nulls_that_no_float_is(self, tmp_path, t):
         table = pa.table({"a": pa.array([2**53, None], t), "x": pa.array([2**53 + 1, None], t)})

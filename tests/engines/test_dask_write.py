@@ -381,6 +381,14 @@ class TestValues:
         data = {"v": pd.Series(values, dtype=object)}
         assert self.write(tmp_path / "one", data, schema={"v": t})["v"].to_pylist() == expected
 
+    def test_types_of_arrow_alone(self, tmp_path):
+        vectors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((3, 2), np.float32))
+        ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"x" * 16] * 3, pa.binary(16)))
+        table = pa.table({"v": vectors, "i": ids})
+        tfr.to_tfrecord(frame_of(table, 2), tmp_path / "dask")
+        tfr.write_table(table, tmp_path / "core", rows_per_task=2)
+        assert tree(tmp_path / "dask") == tree(tmp_path / "core")
+
     def test_a_schema_is_of_any_dress(self, tmp_path):
         data = {
             "c": pd.Series([7, None, 7]).astype("Int64").astype("category"),

@@ -20,8 +20,8 @@ import pyarrow.types as pat
 
 from tfrecord_io.errors import InferenceError, SchemaMismatchError
 from tfrecord_io.formats.exact import exact_cast
-from tfrecord_io.pandas_columns import to_arrow
-from tfrecord_io.schema import leaf_type, list_depth, normal_schema, with_leaf
+from tfrecord_io.pandas_columns import OBJECTS, to_arrow
+from tfrecord_io.schema import is_any_list, leaf_type, list_depth, normal_schema, with_leaf
 
 DtypeBackend: TypeAlias = Literal["pyarrow", "numpy_nullable"] | None
 
@@ -60,6 +60,15 @@ def types_mapper(backend: DtypeBackend, *, arrow_strings: bool) -> Callable[[pa.
     return {pa.string(): strings, pa.large_string(): strings}.get
 
 
+def with_plain_bytes(table: pa.Table) -> pa.Table:
+    """Return a table whose lists of bytes of a fixed size, of which pandas has none, are plain."""
+    for index, field in enumerate(table.schema):
+        if is_any_list(field.type) and pat.is_fixed_size_binary(leaf_type(field.type)):
+            plain = field.with_type(with_leaf(field.type, pa.binary()))
+            table = table.set_column(index, plain, table.column(index).cast(plain.type))
+    return table
+
+
 # --- to Arrow -------------------------------------------------------------------------------------
 
 
@@ -72,7 +81,7 @@ def known_type(column: pd.Series) -> pa.DataType | None:
         Arrow has no such type.
     """
     dtype = column.dtype
-    if pd.api.types.is_object_dtype(dtype):
+    if dtype == OBJECTS:
         return None
     if isinstance(dtype, pd.CategoricalDtype) and _is_unknown(dtype):
         return None

@@ -142,13 +142,15 @@ class Reader:
             ) from error
 
     def _frame(self, table: pa.Table) -> pd.DataFrame:
-        from tfrecord_io.engines.dask.frames import types_mapper
+        from tfrecord_io.engines.dask.frames import types_mapper, with_plain_bytes
 
         if self.dtype_backend is None:
             for column in table.columns:
                 if pat.is_integer(column.type) and column.null_count:
                     # pandas would round what this refuses.
                     column.cast(pa.float64())
+        if self.dtype_backend != "pyarrow":
+            table = with_plain_bytes(table)
         return table.to_pandas(
             types_mapper=types_mapper(self.dtype_backend, arrow_strings=self.arrow_strings),
             ignore_metadata=True,
