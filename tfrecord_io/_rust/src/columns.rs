@@ -8,7 +8,7 @@ use arrow_schema::{DataType, FieldRef};
 
 use crate::block::Cells;
 use crate::canonical::{Kind, Span, for_each_step, one_varint};
-use crate::leaf::{Input, Leaf, NotText, room};
+use crate::leaf::{Input, Leaf, NotText, carried, room};
 use crate::message::{Steps, Values};
 use crate::packed::unpack;
 
@@ -102,20 +102,21 @@ pub struct Column {
 impl Column {
     /// An empty column of a wire type; `None` for any other type.
     pub fn new(name: &str, data_type: &DataType) -> Option<Self> {
-        let (nesting, leaf) = match data_type {
+        let nesting = match &carried(data_type) {
             DataType::List(outer) => match outer.data_type() {
-                DataType::List(inner) => {
-                    let nesting = Nesting::Steps {
-                        outer: Lists::new(outer, 0),
-                        inner: Lists::new(inner, 0),
-                        inner_nulls: NullBufferBuilder::new(0),
-                    };
-                    (nesting, inner.data_type())
-                }
-                leaf => (Nesting::List(Lists::new(outer, 0)), leaf),
+                DataType::List(inner) => Nesting::Steps {
+                    outer: Lists::new(outer, 0),
+                    inner: Lists::new(inner, 0),
+                    inner_nulls: NullBufferBuilder::new(0),
+                },
+                _ => Nesting::List(Lists::new(outer, 0)),
             },
-            leaf => (Nesting::Bare, leaf),
+            _ => Nesting::Bare,
         };
+        let mut leaf = data_type;
+        while let DataType::List(item) = leaf {
+            leaf = item.data_type();
+        }
         Some(Self {
             name: name.as_bytes().into(),
             rows: 0,
@@ -324,7 +325,7 @@ impl Column {
         self.rows = rows;
     }
 
-    /// The finished array; or the first row that holds a string that is not UTF-8.
+    /// The finished array, of the type that `carried` tells; or the first row that holds a string that is not UTF-8.
     pub fn finish(mut self) -> Result<ArrayRef, NotText> {
         let nulls = self.nulls.finish();
         match self.nesting {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, SchemaRef};
+use arrow_schema::{DataType, Schema, SchemaRef};
 use fearless_simd::{Level, Simd, dispatch};
 use hashbrown::HashMap;
 
@@ -19,7 +19,7 @@ use crate::canonical::Span;
 use crate::columns::Column;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
-use crate::leaf::{Input, NotText};
+use crate::leaf::{Input, NotText, carried};
 use crate::message::{Message, Steps, Values};
 use crate::walk::{Action, Unknown, Walker};
 
@@ -44,6 +44,7 @@ pub struct Bounds {
 pub struct Decoder {
     pub cursor: Cursor,
     pub full: bool,
+    /// What batches are of, see `carried`.
     schema: SchemaRef,
     record_type: RecordType,
     unknown: Unknown,
@@ -84,6 +85,11 @@ impl Decoder {
         if record_type == RecordType::ByteArray {
             check_byte_array(&schema)?;
         }
+        let carried = schema
+            .fields()
+            .iter()
+            .map(|field| field.as_ref().clone().with_data_type(carried(field.data_type())));
+        let schema = Arc::new(Schema::new(carried.collect::<Vec<_>>()));
         // Offsets in Arrow are 32 bits wide.
         let bounds = Bounds { batch_bytes: bounds.batch_bytes.min(i32::MAX as usize), ..bounds };
         Ok(Self::empty(schema, columns, record_type, unknown, bounds, cursor))
@@ -307,7 +313,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The buffered rows as a batch. Where they stand is kept for `row_place` until the next flush.
+    /// The buffered rows as a batch, of the types that `carried` tells. Where they stand is kept for `row_place` until the next flush.
     ///
     /// Of rows with one that is not UTF-8 those before it; the decoder stays full then, and the next
     /// flush gives the fault.

@@ -2,12 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow_array::types::{
-    BinaryType, BinaryViewType, ByteArrayType, ByteViewType, StringViewType, Utf8Type,
-};
 use arrow_array::{
-    ArrayRef, Float32Array, Float64Array, GenericByteArray, GenericByteViewArray, Int64Array,
-    NullArray,
+    ArrayRef, BinaryArray, BinaryViewArray, Float32Array, Float64Array, Int64Array, NullArray,
 };
 use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
@@ -98,25 +94,16 @@ impl Bytes {
         self.offsets.push(self.data.len() as i32);
     }
 
-    fn finish<T: ByteArrayType<Offset = i32>>(
-        self,
-        nulls: Option<NullBuffer>,
-    ) -> Result<ArrayRef, NotText> {
+    fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
         let data = self.data.into_buffer();
-        if let Ok(array) =
-            GenericByteArray::<T>::try_new(offsets.clone(), data.clone(), nulls.clone())
-        {
-            return Ok(Arc::new(array));
-        }
-        let at = first_invalid(offsets.windows(2).map(|pair| {
-            let (from, to) = (pair[0] as usize, pair[1] as usize);
-            &data[from..to]
-        }));
+        let not_text = self.is_utf8.then(|| first_not_text(&offsets, &data)).flatten();
+        let Some(at) = not_text else {
+            return Ok(Arc::new(BinaryArray::new(offsets, data, nulls)));
+        };
         let sound = data.slice_with_length(0, offsets[at] as usize);
         let nulls = nulls.map(|nulls| nulls.slice(0, at));
-        let before = GenericByteArray::<T>::new(offsets.slice(0, at), sound, nulls);
-        Err(NotText { at, before: Arc::new(before) })
+        Err(NotText { at, before: Arc::new(BinaryArray::new(offsets.slice(0, at), sound, nulls)) })
     }
 }
 
@@ -129,9 +116,14 @@ pub struct NotText {
     pub before: ArrayRef,
 }
 
-/// The index of the first value that is not UTF-8.
-fn first_invalid<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> usize {
-    values.position(|value| simdutf8::basic::from_utf8(value).is_err()).unwrap_or_default()
+/// The index of the first value that is not UTF-8, of those that stand one behind the other.
+fn first_not_text(offsets: &[i32], data: &[u8]) -> Option<usize> {
+    let is_text = |bytes| simdutf8::basic::from_utf8(bytes).is_ok();
+    let begins_character = |at: &i32| data.get(*at as usize).is_none_or(|byte| byte & 0xc0 != 0x80);
+    if is_text(data) && offsets.iter().all(begins_character) {
+        return None;
+    }
+    offsets.windows(2).position(|pair| !is_text(&data[pair[0] as usize..pair[1] as usize]))
 }
 
 /// Values that point into the input's own bytes, but for short ones, which a view holds itself.
@@ -185,32 +177,45 @@ impl Views {
         }
     }
 
-    fn value(view: u128, blocks: &[Buffer]) -> Vec<u8> {
+    fn is_text(view: u128, blocks: &[Buffer]) -> bool {
         let bytes = view.to_le_bytes();
-        let length = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
-        if length <= INLINE {
-            return bytes[4..4 + length].to_vec();
-        }
-        let block = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]) as usize;
-        let offset = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]) as usize;
-        blocks[block][offset..offset + length].to_vec()
+        let [length, block, offset] =
+            [0, 8, 12].map(|at| u32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i])) as usize);
+        let value = match bytes[4..].get(..length) {
+            Some(inline) => inline,
+            None => &blocks[block][offset..offset + length],
+        };
+        simdutf8::basic::from_utf8(value).is_ok()
     }
 
-    fn finish<T: ByteViewType>(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
-        let views = ScalarBuffer::from(self.views);
-        let blocks = self.blocks;
-        if let Ok(array) =
-            GenericByteViewArray::<T>::try_new(views.clone(), blocks.clone(), nulls.clone())
-        {
-            return Ok(Arc::new(array));
-        }
-        let at = views
-            .iter()
-            .position(|view| simdutf8::basic::from_utf8(&Self::value(*view, &blocks)).is_err())
-            .unwrap_or_default();
+    fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
+        let Self { views, blocks, is_utf8, .. } = self;
+        let not_text =
+            is_utf8.then(|| views.iter().position(|view| !Self::is_text(*view, &blocks))).flatten();
+        let views = ScalarBuffer::from(views);
+        let Some(at) = not_text else {
+            return Ok(Arc::new(BinaryViewArray::new(views, blocks, nulls)));
+        };
         let nulls = nulls.map(|nulls| nulls.slice(0, at));
-        let before = GenericByteViewArray::<T>::new(views.slice(0, at), blocks, nulls);
-        Err(NotText { at, before: Arc::new(before) })
+        Err(NotText {
+            at,
+            before: Arc::new(BinaryViewArray::new(views.slice(0, at), blocks, nulls)),
+        })
+    }
+}
+
+/// The type in which a column of this type leaves the kernel: text as binary. The columns check
+/// text themselves, and pyarrow is told that it is some: Arrow's own check takes up to ten times as
+/// long where characters are not ASCII, and there is no safe way around it.
+pub fn carried(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Utf8 => DataType::Binary,
+        DataType::Utf8View => DataType::BinaryView,
+        DataType::List(item) => {
+            let carried = carried(item.data_type());
+            DataType::List(Arc::new(item.as_ref().clone().with_data_type(carried)))
+        }
+        other => other.clone(),
     }
 }
 
@@ -441,7 +446,7 @@ impl Leaf {
         }
     }
 
-    /// The finished array, or the first value that is not UTF-8.
+    /// The finished array, of the type that `carried` tells, or the first value that is not UTF-8.
     pub fn finish(self, nulls: Option<NullBuffer>) -> Result<ArrayRef, NotText> {
         Ok(match self {
             Self::Int64(values) => Arc::new(Int64Array::new(values.into(), nulls)),
@@ -449,10 +454,8 @@ impl Leaf {
                 Arc::new(Float32Array::new(values.0.into_buffer().into(), nulls))
             }
             Self::Float64(values) => Arc::new(Float64Array::new(values.into(), nulls)),
-            Self::Bytes(bytes) if bytes.is_utf8 => return bytes.finish::<Utf8Type>(nulls),
-            Self::Bytes(bytes) => return bytes.finish::<BinaryType>(nulls),
-            Self::Views(views) if views.is_utf8 => return views.finish::<StringViewType>(nulls),
-            Self::Views(views) => return views.finish::<BinaryViewType>(nulls),
+            Self::Bytes(bytes) => return bytes.finish(nulls),
+            Self::Views(views) => return views.finish(nulls),
             Self::Null(length) => Arc::new(NullArray::new(length)),
         })
     }

@@ -151,7 +151,8 @@ impl Decoder {
         py.detach(|| self.inner.decode(&data.0, start)).map_err(|fault| raised(py, &fault))
     }
 
-    /// `schema` is the one that the decoder was made for: it need not cross anew with each batch.
+    /// `schema` is the one that the decoder was made for: it need not cross anew with each batch, and
+    /// tells which of the binary that comes out is text.
     fn flush<'py>(
         &mut self,
         py: Python<'py>,
