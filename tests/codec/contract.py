@@ -248,6 +248,14 @@ class CodecContract:
         assert codec.find_frame(data, data.size) is None
         assert codec.find_frame(pa.py_buffer(frame(b"good")[:-1])) is None
 
+    @pytest.mark.parametrize("size", [5, 300, 70_000])
+    def test_find_frame_behind_any_bytes(self, codec: Any, size: int) -> None:
+        framed = frame(bytes(size))
+        for before in range(20):
+            for junk in (bytes(before), bytes([1] * before), bytes(range(before))):
+                data = pa.py_buffer(junk + framed + b"\x01" * before)
+                assert codec.find_frame(data) == before
+
     # ---- batches --------------------------------------------------------------------------------
 
     def test_batch_rows(self, codec: Any) -> None:

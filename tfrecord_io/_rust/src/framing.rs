@@ -207,20 +207,30 @@ pub fn find_frame(data: &[u8], start: usize, stop: usize) -> Option<usize> {
     let data = data.get(start..)?;
     let last = data.len().checked_sub(OVERHEAD)?;
     let stop = stop.saturating_sub(start).min(last + 1);
-    let looks_like_one = |&pos: &usize| {
-        let length = u64_at(data, pos);
-        // The cheap test first: most positions hold no plausible length.
-        length <= (last - pos) as u64 && masked_crc_of_length(length) == u32_at(data, pos + 8)
+    let looks_like_one = |pos: usize| {
+        let (length, crc) = (u64_at(data, pos), u32_at(data, pos + 8));
+        // The cheap tests first: most positions hold no plausible length, and where a file has a
+        // hole, all bytes are 0.
+        length <= (last - pos) as u64
+            && (length > 0 || crc > 0)
+            && masked_crc_of_length(length) == crc
     };
+    // The highest bytes of a length that fits are 0. If the last of them is not, none of the
+    // positions at which it would be another of them holds a length either.
+    let zeros = ((last as u64).leading_zeros() / 8) as usize;
     let mut payloads = Payloads { data, parts: PartCrcs::new(data), looked_at: 0 };
     let mut pos = 0;
-    loop {
-        pos = (pos..stop).find(looks_like_one)?;
-        if payloads.fit(pos + HEADER, u64_at(data, pos) as usize) {
+    while pos < stop {
+        if data[pos + 7] != 0 {
+            pos += zeros;
+            continue;
+        }
+        if looks_like_one(pos) && payloads.fit(pos + HEADER, u64_at(data, pos) as usize) {
             return Some(start + pos);
         }
         pos += 1;
     }
+    None
 }
 
 /// The payloads behind what looks like headers.
