@@ -178,6 +178,8 @@ impl Sink for Block {
                 one_bytes(data, list).is_some_and(|value| self.set_span(column, value))
             }
             (Some(expected), _) if kind == expected => self.set_span(column, list),
+            // A list without values is one of any kind.
+            (Some(_), false) if list.at == list.end => self.set_span(column, list),
             _ => false,
         }
     }

@@ -20,7 +20,7 @@ use crate::columns::Column;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::leaf::{Input, NotText, carried};
-use crate::message::{Message, Steps, Values};
+use crate::message::{Message, Steps, Values, may_have_feature_lists};
 use crate::walk::{Action, Unknown, Walker};
 
 /// What a payload is.
@@ -289,8 +289,8 @@ impl Decoder {
         let lists: HashMap<&[u8], &Steps<'_>> =
             message.feature_lists.iter().map(|(key, steps)| (*key, steps)).collect();
         for column in &mut self.columns {
-            let name = column.name.clone();
-            let fits = match (column.is_feature_list(), context.get(&*name), lists.get(&*name)) {
+            let name = &*column.name;
+            let fits = match (column.is_feature_list(), context.get(name), lists.get(name)) {
                 (false, Some(values), _) => column.push_feature(values, input),
                 (true, _, Some(steps)) => column.push_feature_list(steps, input),
                 (false, None, Some(_)) => {
@@ -308,7 +308,7 @@ impl Decoder {
                     Ok(())
                 }
             };
-            fits.map_err(|what| Fault::of_feature(FaultKind::Mismatch, what, place, &name))?;
+            fits.map_err(|what| Fault::of_feature(FaultKind::Mismatch, what, place, &column.name))?;
         }
         Ok(())
     }
@@ -409,7 +409,9 @@ pub fn parse(
 
 /// Record type Example must not drop feature lists in silence.
 pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Place) -> Result<()> {
+    // Without a look at the fields, each message would be parsed twice.
     if record_type != RecordType::Example
+        || !may_have_feature_lists(payload)
         || !Message::sequence_example(payload, 0)
             .is_ok_and(|message| message.feature_list_entries > 0)
     {

@@ -127,7 +127,8 @@ pub struct Observer {
     pub cursor: Cursor,
     pub records: u64,
     pub features: Vec<Feature>,
-    by_name: HashMap<(bool, String), usize>,
+    /// Indices of features, and of feature lists.
+    by_name: [HashMap<Box<[u8]>, usize>; 2],
     record_type: RecordType,
     max_features: usize,
     walker: Walker,
@@ -178,7 +179,7 @@ impl Observer {
             cursor,
             records: 0,
             features: Vec::new(),
-            by_name: HashMap::new(),
+            by_name: Default::default(),
             record_type,
             max_features,
             walker: Walker::new(
@@ -254,13 +255,17 @@ impl Observer {
         }
         self.check_name_count(&entries)?;
         for (is_feature_list, key, found) in entries {
+            let known = self.features.len();
             let index = self.feature_at(is_feature_list, key, sighting);
             let feature = &mut self.features[index];
+            let kinds = feature.with_values.len();
             match found {
                 Found::One(values) => feature.take_in(values, sighting),
                 Found::Steps(steps) => steps.each(|values| feature.take_in(values, sighting)),
             }
-            self.expect(index);
+            if index == known || feature.with_values.len() > kinds {
+                self.expect(index);
+            }
         }
         Ok(())
     }
@@ -268,7 +273,7 @@ impl Observer {
     /// A record that has too many new names leaves no trace.
     fn check_name_count(&self, entries: &[(bool, &[u8], Found<'_>)]) -> Result<()> {
         let is_new = |(is_feature_list, key, _): &&(bool, &[u8], Found<'_>)| {
-            !self.by_name.contains_key(&(*is_feature_list, name_of(key)))
+            !self.by_name[usize::from(*is_feature_list)].contains_key(*key)
         };
         let count = self.features.len() + entries.iter().filter(is_new).count();
         if count <= self.max_features {
@@ -283,11 +288,10 @@ impl Observer {
     }
 
     fn feature_at(&mut self, is_feature_list: bool, key: &[u8], first: Sighting) -> usize {
-        let name = name_of(key);
         let next = self.features.len();
-        let index = *self.by_name.entry((is_feature_list, name.clone())).or_insert(next);
+        let index = *self.by_name[usize::from(is_feature_list)].entry_ref(key).or_insert(next);
         if index == next {
-            self.features.push(Feature::new(name, is_feature_list, first));
+            self.features.push(Feature::new(name_of(key), is_feature_list, first));
         }
         index
     }

@@ -104,6 +104,16 @@ impl<'a> Message<'a> {
     }
 }
 
+/// Whether a message has a field that in a SequenceExample holds feature lists.
+pub fn may_have_feature_lists(payload: &[u8]) -> bool {
+    let mut found = false;
+    let looked = fields(payload, 0, |_, tag| {
+        found |= tag.is_len(2);
+        Ok(false)
+    });
+    looked.is_ok() && found
+}
+
 /// Call `known` for each field of a message; it returns whether it took the value. Others are
 /// skipped.
 fn fields<'a>(
