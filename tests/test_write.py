@@ -214,6 +214,21 @@ def test_batches_do_not_matter(sizes: list[int], rows_per_task: int) -> None:
     assert found == expected_files(ROWS, rows_per_task=rows_per_task)
 
 
+def test_small_batches_are_put_together() -> None:
+    ones = [TABLE.slice(n, 1).to_batches()[0] for n in range(50)]
+    gathered = list(feed._gathered(ones))
+    assert [batch.num_rows for batch in gathered] == [50]
+    assert gathered[0].to_pylist() == ROWS
+    assert [batch.num_rows for batch in feed._gathered(ones * 50)] == [1024, 1024, 452]
+    # Not with large ones, those of other columns, or dictionaries.
+    large = pa.record_batch({"a": range(5000)})
+    fat = pa.record_batch({"a": [bytes(2_000_000)]})
+    words = pa.record_batch({"a": pa.array(["x"]).dictionary_encode()})
+    mixed = [large, fat, *ones[:2], large.slice(0, 3), words, words]
+    rows = [batch.num_rows for batch in feed._gathered(mixed)]
+    assert rows == [5000, 1, 2, 3, 1, 1]
+
+
 @pytest.mark.parametrize("compression", ["gzip", "org.apache.hadoop.io.compress.GzipCodec"])
 def test_compressed_files(tmp_path: Path, compression: str) -> None:
     write_table(TABLE, tmp_path, partition_by="q", compression=compression, mode="append")

@@ -15,13 +15,21 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.errors import CommitError
 from tfrecord_io.plan import TaskCommit, WriteJob
+from tfrecord_io.schema import is_any_list, storage_type
 from tfrecord_io.writing.attempt import write_task
 
 #: Rows read and not yet written hold about this much; a single larger batch still passes.
 _IN_FLIGHT_BYTES = 256 * 1024 * 1024
+
+#: Batches of fewer rows and bytes are put together, up to so many rows or bytes: each costs as much
+#: as some hundred rows do.
+_SMALL_ROWS = 1024
+_SMALL_BYTES = 1024 * 1024
+_GATHERED_BYTES = 8 * _SMALL_BYTES
 
 
 class _Budget:
@@ -60,12 +68,14 @@ class _TaskRows:
 
     def __init__(self, budget: _Budget) -> None:
         self._budget = budget
-        self._queue: queue.SimpleQueue[pa.RecordBatch | Exception | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[pa.RecordBatch, int] | Exception | None]
+        self._queue = queue.SimpleQueue()
 
     def put(self, batch: pa.RecordBatch) -> bool:
-        if not self._budget.take(batch.nbytes):
+        size = batch.nbytes
+        if not self._budget.take(size):
             return False
-        self._queue.put(batch)
+        self._queue.put((batch, size))
         return True
 
     def end(self) -> None:
@@ -81,8 +91,9 @@ class _TaskRows:
                 return
             if isinstance(item, Exception):
                 raise item
-            yield item
-            self._budget.give_back(item.nbytes)
+            batch, size = item
+            yield batch
+            self._budget.give_back(size)
 
 
 class Feeder:
@@ -133,7 +144,7 @@ class Feeder:
         rows: _TaskRows | None = None
         room = 0
         try:
-            for batch in batches:
+            for batch in _gathered(batches):
                 start = 0
                 while start < batch.num_rows:
                     if rows is None:
@@ -177,6 +188,40 @@ class Feeder:
     def _stop_on_failure(self, future: Future[TaskCommit]) -> None:
         if not future.cancelled() and future.exception() is not None:
             self._budget.stop()
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give the rows of `batches`, those of small ones that follow each other in one batch."""
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        more = batch.nbytes if batch.num_rows < _SMALL_ROWS else _SMALL_BYTES
+        fits = rows + batch.num_rows <= _SMALL_ROWS and size + more <= _GATHERED_BYTES
+        if held and not (fits and batch.schema.equals(held[0].schema)):
+            yield _joined(held)
+            held, rows, size = [], 0, 0
+        if more >= _SMALL_BYTES or (not held and _has_dictionaries(batch.schema)):
+            yield batch
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        size += more
+    if held:
+        yield _joined(held)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _has_dictionaries(schema: pa.Schema) -> bool:
+    """Return whether a column has a dictionary: to put those together may take long."""
+    return any(map(_has_dictionary, schema.types))
+
+
+def _has_dictionary(t: pa.DataType) -> bool:
+    t = storage_type(t)
+    return _has_dictionary(t.value_type) if is_any_list(t) else bool(pat.is_dictionary(t))
 
 
 def _cancel_waiting(futures: Iterable[Future[TaskCommit]]) -> None:
