@@ -84,6 +84,29 @@ class TestSplits:
         assert pa.Table.from_batches(batches).to_pylist() == rows(200)
         assert count_rows(path, threads=threads, memory_map=memory_map, codec=codec) == 200
 
+    def test_one_thread_looks_for_no_start(self, tmp_path, monkeypatch, small_splits, codec):
+        looked = []
+        monkeypatch.setattr(tasks, "find_start", lambda *arguments: looked.append(arguments))
+        path = tmp_path / "a"
+        # Records within a span, and one over several.
+        expected = [{"s": "x" * size} for size in (5, 900, 1800, 15_000, 7, 9_000, 600)]
+        path.write_bytes(examples(*expected))
+        assert read_table(path, threads=1, codec=codec).to_pylist() == expected
+        assert not looked
+
+    def test_the_first_of_many_batches_waits_for_few_others(self, tmp_path, codec):
+        path = tmp_path / "a"
+        path.write_bytes(examples(*rows(50_000)))
+        made = []
+        plan = plan_scan(path, codec=codec, batch_rows=1)
+        items = tasks.item_bytes
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tasks, "item_bytes", lambda item: (made.append(item), items(item))[1])
+            batches = read_plan(plan, threads=1)
+            assert next(batches).num_rows == 1
+            batches.close()
+        assert len(made) < 1000
+
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("span_bytes", [SPLIT * 5, 10**6])
     def test_what_left_memory_is_read_again(

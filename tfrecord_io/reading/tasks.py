@@ -69,6 +69,9 @@ _SPANS = 4
 _GROUP_BYTES = 128 * 1024
 _GROUP_TASKS = 16
 
+#: A column of a batch takes about this beside its values: most of it, in batches of few rows.
+_COLUMN_BYTES = 512
+
 #: Rows of one file that "skip_file" holds before it reads the file twice.
 _HELD_BYTES = 64 * 1024 * 1024
 
@@ -324,10 +327,12 @@ def whole_or_nothing(file: ScanFile, items: Callable[[], Iterator[Any]]) -> Iter
 
 
 def item_bytes(item: Any) -> int:
-    """Return what an item takes in memory; what is no batch counts nothing."""
+    """Return about what an item takes in memory; what is no batch counts nothing."""
+    if not isinstance(item, pa.RecordBatch):
+        return 0
     # `nbytes` leaves out what a slice does not show, and takes 50 times as long. Only the last
     # batch before an error is a slice.
-    return item.get_total_buffer_size() if isinstance(item, pa.RecordBatch) else 0
+    return int(item.get_total_buffer_size() + _COLUMN_BYTES * item.num_columns)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -526,13 +531,20 @@ class Runner:
         *,
         decompress_ahead: bool = False,
     ) -> _Run:
+        # Up to where a span went that began at the right place, and where its last frame ended.
+        known: tuple[int, int] | None = None
+
         def run(span: Span) -> Iterator[Any]:
+            nonlocal known
+            if span.search and known is not None and known[0] <= span.start <= known[1]:
+                # No other frame starts between the two. To look for one takes longer than to read.
+                span = replace(span, start=known[1], search=False)
             work = self._make_work(task.file)
             storage = self._storages[task.file.location]
             first = None
             if ahead is not None and span.start == task.start:
                 first = ahead.take(task)
-            return run_span(
+            items = run_span(
                 storage,
                 task.file,
                 self._options,
@@ -544,6 +556,10 @@ class Runner:
                 decompress_ahead=decompress_ahead,
                 goes_through=self._goes_through,
             )
+            for item in items:
+                if isinstance(item, End) and not span.search and span.stop is not None:
+                    known = span.stop, item.offset
+                yield item
 
         return run
 
