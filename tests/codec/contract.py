@@ -538,6 +538,12 @@ class CodecContract:
         [
             # Packed, unpacked, and in several parts.
             (with_x(wire.field(3, wire.unpacked_ints([1, 2]))), [1, 2]),
+            *(
+                (with_x(wire.field(3, wire.unpacked_ints([i]))), [i])
+                for i in (0, 300, 2**63 - 1, -1)
+            ),
+            (with_x(wire.field(3, b"\x08\x83\x80\x00")), [3]),
+            (with_x(wire.field(3, b"\x08" + b"\xff" * 9 + b"\x7f")), [-1]),
             (with_x(wire.field(3, wire.packed_ints([1]) + wire.unpacked_ints([2]))), [1, 2]),
             (with_x(wire.field(3, wire.packed_ints([1]) + wire.packed_ints([]))), [1]),
             # Submessages that come twice are merged at every level.
@@ -637,6 +643,19 @@ class CodecContract:
         value = self.decoded(codec, pa.list_(pa.float32()), with_x(wire.field(2, inside)))
         assert value == [1.0, 2.0, 3.0]
 
+    def test_single_values_that_are_not_packed(self, codec: Any) -> None:
+        assert (
+            self.decoded(codec, pa.float32(), with_x(wire.field(2, wire.unpacked_floats([1.5]))))
+            == 1.5
+        )
+        for value in (0, 300, 2**63 - 1, -1):
+            payload = with_x(wire.field(3, wire.unpacked_ints([value])))
+            assert self.decoded(codec, pa.int64(), payload) == value
+        # Of another wire type they are unknown fields, and the list is empty.
+        for inside in (b"\x0d" + bytes(4), b"\x09" + bytes(8)):
+            assert self.decoded(codec, pa.list_(pa.int64()), with_x(wire.field(3, inside))) == []
+        assert self.decoded(codec, pa.list_(pa.float32()), with_x(wire.field(2, b"\x08\x01"))) == []
+
     @pytest.mark.parametrize(
         "payload",
         [
@@ -644,6 +663,9 @@ class CodecContract:
             b"\x0a\x05a",
             b"\x00\x00",
             b"\x0e\x00",
+            with_x(wire.field(3, b"\x08")),
+            with_x(wire.field(3, b"\x08" + b"\xff" * 10)),
+            with_x(wire.field(2, b"\x0d" + bytes(3))),
             wire.tag(5, wire.END_GROUP),
             wire.tag(5, wire.GROUP),
             wire.tag(5, wire.GROUP) + wire.tag(6, wire.END_GROUP),

@@ -2,7 +2,7 @@
 //!
 //! Whatever does not look so is left to `message.rs`: the functions here answer with `None` or false and judge nothing.
 
-use crate::wire::{LEN, squeeze};
+use crate::wire::{FIXED32, LEN, VARINT, squeeze};
 
 /// The three kinds of a Feature, by their field numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ impl Kind {
         }
     }
 }
+
+/// The tag of values in the list of a kind, but for their form.
+const NUMBER: u8 = 1 << 3;
 
 /// A run of `data` that holds what a kind's list holds: packed numbers, or the entries of a
 /// BytesList.
@@ -134,8 +137,23 @@ impl<'a> At<'a> {
         if kind == Kind::Bytes || list.at == list.end {
             return Some(Some((kind, list)));
         }
-        // Numbers are packed in one run.
-        Some(Some((kind, self.within(list).last(0x0a)?)))
+        // Numbers are packed in one run; some writers let a single one stand by itself.
+        let numbers = self.within(list);
+        let run = { numbers }.last(0x0a).or_else(|| numbers.alone(kind))?;
+        Some(Some((kind, run)))
+    }
+
+    /// The one number that a list holds, not packed: what a run of it would hold.
+    #[inline(never)]
+    fn alone(&self, kind: Kind) -> Option<Span> {
+        let span = Span { at: self.pos + 1, end: self.end };
+        let tag = *self.data.get(self.pos)?;
+        let is_one = match kind {
+            Kind::Float => tag == NUMBER | FIXED32 && span.end - span.at == size_of::<f32>(),
+            Kind::Int64 => tag == NUMBER | VARINT && one_varint(self.data, span).is_some(),
+            Kind::Bytes => false,
+        };
+        is_one.then_some(span)
     }
 }
 
