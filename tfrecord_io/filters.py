@@ -78,6 +78,9 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "is": lambda column, _: column.is_null(),
     "is not": lambda column, _: column.is_valid(),
 }
+#: Those that take several values, and none.
+_OF_LISTS = ("in", "not in")
+_OF_NULLS = ("is", "is not")
 
 
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
@@ -154,14 +157,14 @@ def _check_term(term: Any, filters: Filters) -> None:
     if term[1] not in _OPERATORS:
         known = ", ".join(_OPERATORS)
         raise OptionError(f"filters have the operator {term[1]!r}; it must be one of {known}")
-    if (term[2] is None) is not (term[1] in ("is", "is not")):
+    if (term[2] is None) is not (term[1] in _OF_NULLS):
         raise OptionError(
             f"filters compare {term[0]!r} by {term[1]!r} with {term[2]!r}; a null is found by "
             f"({term[0]!r}, 'is', None), what is none by ({term[0]!r}, 'is not', None)"
         )
     is_many = isinstance(term[2], list | tuple | set | frozenset)
-    if is_many is not (term[1] in ("in", "not in")):
-        wanted = "a list, tuple or set" if term[1] in ("in", "not in") else "one value"
+    if is_many is not (term[1] in _OF_LISTS):
+        wanted = "a list, tuple or set" if term[1] in _OF_LISTS else "one value"
         raise OptionError(f"filters compare {term[0]!r} with {term[1]!r}, which takes {wanted}")
 
 
@@ -200,7 +203,7 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
             return _compared_decimals(column, operator, value, t)
         # Arrow (26.0.1) compares no halves.
         value = _widened(value)
-        if pat.is_float16(t) and operator not in ("is", "is not"):
+        if pat.is_float16(t) and operator not in _OF_NULLS:
             column = column.cast(pa.float32())
         if pat.is_timestamp(t) and t.tz is not None:
             value = _in_zone(operator, value, t)
@@ -233,13 +236,13 @@ def _in_zone(operator: str, value: Any, t: pa.DataType) -> Any:
 
     Arrow (26.0.1) compares no times of two zones.
     """
-    times = list(value) if operator in ("in", "not in") else [value]
+    times = list(value) if operator in _OF_LISTS else [value]
     there = [time for time in times if time is not None]
     if not all(isinstance(time, datetime.datetime) and time.tzinfo for time in there):
         return value
     unit = "ns" if any(getattr(time, "nanosecond", 0) for time in there) else "us"
     found = list(pa.array(times, pa.timestamp(unit, t.tz)))
-    return found if operator in ("in", "not in") else found[0]
+    return found if operator in _OF_LISTS else found[0]
 
 
 def _compared_decimals(
@@ -251,7 +254,7 @@ def _compared_decimals(
     finds no 0.3. A float means its value here or, if the type lacks it, its shortest digits.
     """
     compare = _OPERATORS[operator]
-    if operator not in ("in", "not in"):
+    if operator not in _OF_LISTS:
         if not _is_number(value):
             return compare(column, value)
         one = _as_decimal(value, t)
@@ -354,7 +357,7 @@ def _problem_of(term: Term, field: pa.Field) -> str | None:
     """Return why a column cannot be compared with a value, or with one of several."""
     name, operator, value = term
     schema = pa.schema([field])
-    if operator in ("in", "not in"):
+    if operator in _OF_LISTS:
         # Arrow casts what is in a list to the column's type: it reads a text as a number, and cuts
         # a time to its day. So each must be what alone would be compared.
         for one in {type(one): one for one in value if one is not None}.values():
