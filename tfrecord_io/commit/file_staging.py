@@ -10,13 +10,14 @@ upload without a byte.
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-from tfrecord_io.commit.ownership import OWNER_TEXT, Owner, owner_of
+from tfrecord_io.commit.ownership import OWNER_TEXT, Owner, is_gone, owner_of
 from tfrecord_io.commit.staging import STALE_AFTER_SECONDS, Staging
 from tfrecord_io.storage import Storage, Upload
 
@@ -81,13 +82,16 @@ def hidden_folders(
         match = _HIDDEN.fullmatch(name)
         if match is None or (target is not None and match["target"] != _shortened(target)):
             continue
-        alive = Owner.of_name(match).is_alive
-        if alive is None:
-            try:
-                alive = storage.age_seconds(f"{folder}/{name}") < stale_after
-            except FileNotFoundError:
-                continue
-        yield name, not alive
+        is_old = functools.partial(_is_old, storage, f"{folder}/{name}", stale_after)
+        try:
+            is_dead = is_gone(Owner.of_name(match), is_old)
+        except FileNotFoundError:
+            continue
+        yield name, is_dead
+
+
+def _is_old(storage: Storage, path: str, stale_after: float) -> bool:
+    return storage.age_seconds(path) >= stale_after
 
 
 def uploads_of(storage: Storage, path: str) -> list[Upload]:

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +59,12 @@ class Owner:
             return None
         started = start_time(self.pid)
         return None if started == _HIDDEN else started == self.started
+
+
+def is_gone(owner: Owner | None, is_old: Callable[[], bool]) -> bool:
+    """Return whether a process is gone; of one that cannot be asked for, whether it `is_old`."""
+    alive = owner.is_alive if owner is not None else None
+    return is_old() if alive is None else not alive
 
 
 def owner_of(pid: int | None = None) -> Owner:

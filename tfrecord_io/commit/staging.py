@@ -36,7 +36,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tfrecord_io.commit.ownership import OWNER_TEXT, Owner, owner_of
+from tfrecord_io.commit.ownership import OWNER_TEXT, Owner, is_gone, owner_of
 from tfrecord_io.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -246,8 +246,8 @@ class Staging:
     def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
         """Return whether the process that runs a job is gone."""
         match = _JOB_ID.fullmatch(job_id)
-        alive = Owner.of_name(match).is_alive if match else None
-        return not alive if alive is not None else self._is_old(job_id, stale_after)
+        owner = Owner.of_name(match) if match else None
+        return is_gone(owner, lambda: self._is_old(job_id, stale_after))
 
     def _is_old(self, job_id: str, stale_after: float) -> bool:
         for folder in (self.job_folder(job_id), self.folder):
@@ -396,8 +396,7 @@ class Staging:
         owner: Owner | None = turn.owner
         if number:
             owner = _owner_from_json(self._read_json(self._claim_path(turn.job_id, number)))
-        alive = owner.is_alive if owner else None
-        return not alive if alive is not None else self._is_old(turn.job_id, stale_after)
+        return is_gone(owner, lambda: self._is_old(turn.job_id, stale_after))
 
     def _read_json(self, path: str) -> dict[str, Any] | None:
         try:
