@@ -1,4 +1,4 @@
-"""The options of reading and writing: each choice, default and check stands here once.
+"""The options of reading and writing: choices, shared defaults, and their checks.
 
 Layers below the public functions take these frozen objects; adapters (Dask, Spark, the command
 line) build them from their own spelling of the same words.

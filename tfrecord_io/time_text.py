@@ -1,5 +1,6 @@
 """Dates, times and timestamps as texts in ISO 8601's form, and back, whatever their year.
 
+For JSON lines, the command line and statistics; names of folders are `partition_values`' own.
 Arrow's texts of far years (pyarrow 26.0.1) are none, or those of another year, and it reads back
 the years 0 to 9999 alone. Other years have a sign here, as Java and Spark write them:
 ``+10000-01-01``, ``-0001-12-31``. They are moved by whole cycles of the calendar for Arrow.

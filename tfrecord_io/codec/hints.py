@@ -1,7 +1,7 @@
 """What a file probably is when its first bytes are no record: a hint for the error message.
 
-Both codecs call this after the length CRC of the first frame of a file has failed, so a guess here
-can never turn away a sound file.
+Both codecs, and the look over damage, call this after the length CRC of the first frame of a file
+has failed, so a guess here can never turn away a sound file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _COMPRESSED = (
     (b"BZh", "bzip2", "bz2"),
     (b"\x28\xb5\x2f\xfd", "Zstandard", "zstd"),
 )
-_FORMATS = (
+_MAGIC = (
     (b"PAR1", "Parquet"),
     (b"ORC", "ORC"),
     (b"ARROW1", "Arrow IPC"),
@@ -54,7 +54,7 @@ def foreign_format_hint(head: bytes) -> str:
             return f'; the file looks like {name}: read it with compression="{compression}"'
     if len(head) > 1 and head[0] == 0x78 and int.from_bytes(head[:2], "big") % 31 == 0:
         return '; the file looks like zlib: read it with compression="deflate"'
-    for magic, name in _FORMATS:
+    for magic, name in _MAGIC:
         if head.startswith(magic):
             return _other(name)
     if head.startswith(_LFS_POINTER):

@@ -1,4 +1,4 @@
-"""From staged part files to a visible data set, all or nothing; for stores that rename.
+"""From staged part files to a visible data set, all or nothing.
 
 1. Every attempt at a task stages its files in the job's hidden folder, see
    `tfrecord_io.commit.staging`.
@@ -6,8 +6,8 @@
    is replaced, and sees to it that folders are there and may be changed.
 3. The commit record, created exclusively, decides. Before it, recovery rolls back; after it,
    forward.
-4. The record is carried out (`tfrecord_io.commit.publish`): publish by renames, remove what was
-   replaced, then the manifest, then the hidden folder goes.
+4. The record is carried out (`tfrecord_io.commit.publish`): publish by renames, or by completing
+   uploads; remove what was replaced, then the manifest, then the hidden folder goes.
 
 Whoever writes next, or `clean`, finishes or removes what a killed driver left behind. A failure
 before the record leaves the target, and the folder it is in, as they were.

@@ -1,4 +1,4 @@
-"""From one frame of a file to the next: how files end, where damage ends, where splits begin.
+"""From one frame of a file to the next: how files end, where damage ends, where spans begin.
 
 `walk` drives a cursor (a codec's decoder or observer, or one of those here) over a source. What the
 frames hold is none of its business.

@@ -1,7 +1,7 @@
 """Columns as tensors: which type and shape, and their values taken apart.
 
-Both `tfrecord_io.tensors.numpy_batches` and `tfrecord_io.tf` make tensors of what stands here, so
-that a column has the same values in all frameworks:
+Both `tfrecord_io.tensors.numpy_batches` and `tfrecord_io.tensors.tf_dataset` make tensors of what
+stands here, so that a column has the same values in all frameworks:
 
 - Booleans, integers and floats keep their type. Dates, times, timestamps and durations are the
   integers that the file holds; a decimal is a float64; a dictionary is its values.

@@ -1,7 +1,7 @@
 """One part file: batches in, bytes out. The seam for file formats.
 
-`tfrecord_io.writing.plan` knows tasks, folders and staging; what the bytes of a file are, it leaves
-to a `FileFormat`.
+`tfrecord_io.writing.attempt` knows tasks, folders and staging; what the bytes of a file are, it
+leaves to a `FileFormat`.
 """
 
 from __future__ import annotations
