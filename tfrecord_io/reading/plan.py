@@ -224,7 +224,6 @@ def plan_scan(
     )
     # Where damage may be passed over, no record is known to start where another one ends.
     may_cut = task_bytes is not None and on_corrupt == "raise"
-    starts = Starts() if may_cut and cut_unmarked else None
     file_schema = _given_columns(schema, partitions, record_type)
     if file_schema is None:
         if selection.needs_files and not (listing.found or listing.manifests):
@@ -235,6 +234,7 @@ def plan_scan(
         if look is not None:
             seen = look(plan, looked_at[:sample_files])
         else:
+            starts = Starts() if may_cut and cut_unmarked else None
             seen = observe_files(
                 plan,
                 looked_at[:sample_files],
@@ -243,11 +243,11 @@ def plan_scan(
                 note=starts.note if starts is not None else None,
                 progress=progress,
             )
+            if starts is not None:
+                found = _with_files(found, starts.describe)
         file_schema = file_schema_of(listing, seen)
     if look is None:
         wire_schema(file_schema, reading=True)
-    if starts is not None:
-        found = _with_files(found, starts.describe)
     if describe is not None and task_bytes is not None and may_cut:
         found = _with_files(found, _described_by(describe, plan, task_bytes))
     full = full_schema(file_schema, partitions, path_column, corrupt_column)

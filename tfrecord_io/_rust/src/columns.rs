@@ -325,7 +325,8 @@ impl Column {
         self.rows = rows;
     }
 
-    /// The finished array, of the type that `carried` tells; or the first row that holds a string that is not UTF-8.
+    /// The finished array, of the type that `carried` tells; or the first row that holds a string
+    /// that is not UTF-8.
     pub fn finish(mut self) -> Result<ArrayRef, NotText> {
         let nulls = self.nulls.finish();
         match self.nesting {

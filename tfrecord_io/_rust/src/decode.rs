@@ -313,7 +313,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// The buffered rows as a batch, of the types that `carried` tells. Where they stand is kept for `row_place` until the next flush.
+    /// The buffered rows as a batch, of the types that `carried` tells. Where they stand is kept for
+    /// `row_place` until the next flush.
     ///
     /// Of rows with one that is not UTF-8 those before it; the decoder stays full then, and the next
     /// flush gives the fault.

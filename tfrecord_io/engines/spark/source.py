@@ -80,7 +80,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
             found = _described(asked, self.options[DESCRIBE_OPTION], missing)
             return StructType().add(found, "boolean")
         plan = reading.plan(asked, columns=asked.columns, schema_only=True)
-        self._stored = _stored(plan)
+        self._stored = _types_in_records(plan)
         return tables.remembering(
             spark_schema(plan.schema), self.options, plan.partition_schema.names
         )
@@ -136,7 +136,7 @@ def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
     """Return the columns of a read as JSON: Spark's, and their types in the records."""
     if not given:
         found = reading.plan(asked, columns=asked.columns, schema_only=True)
-        struct, stored = spark_schema(found.schema), schema_to_json(_stored(found))
+        struct, stored = spark_schema(found.schema), schema_to_json(_types_in_records(found))
     else:
         struct, stored = StructType.fromJson(json.loads(given)), None
         readable = _readable(struct, asked)
@@ -163,7 +163,7 @@ def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
     return json.dumps({"columns": struct.jsonValue(), "stored": stored})
 
 
-def _stored(plan: ScanPlan) -> pa.Schema:
+def _types_in_records(plan: ScanPlan) -> pa.Schema:
     """Return the types, in the records, of the columns that are read or filtered by."""
     more = [field for field in plan.file_schema if field.name not in plan.schema.names]
     return pa.schema([*plan.schema, *more])
