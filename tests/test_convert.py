@@ -436,6 +436,19 @@ class TestArguments:
             convert(parquet, tmp_path / "ds", scheduler=scheduler)
         assert not (tmp_path / "ds").exists()
 
+    @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+    def test_threads_do_without_distributed(
+        self, parquet: Path, tmp_path: Path, scheduler: str
+    ) -> None:
+        code = (
+            "import sys\n"
+            "from tfrecord_io import convert\n"
+            f"convert({str(parquet)!r}, {str(tmp_path / 'ds')!r}, scheduler={scheduler!r})\n"
+            "print('distributed' in sys.modules)\n"
+        )
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.stdout == "False\n", done.stderr
+
     def test_missing_source(self, tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError):
             convert(tmp_path / "none.parquet", tmp_path / "ds")

@@ -189,7 +189,7 @@ def _run_here(
     threads: int | None,
     done: Callable[[Written], None],
 ) -> list[Written]:
-    import dask
+    import dask.threaded
     from dask.callbacks import Callback
 
     workers = 1
@@ -212,7 +212,8 @@ def _run_here(
     with Callback(posttask=after_task):
         written = dask.compute(
             *_nodes(shared, tasks),
-            scheduler=scheduler,
+            # By its name, Dask imports distributed first, in twice the time of all else.
+            scheduler=dask.threaded.get if scheduler == "threads" else dask.get,
             optimize_graph=False,
             **({"num_workers": workers} if scheduler == "threads" else {}),
         )
