@@ -219,14 +219,15 @@ def test_small_batches_are_put_together() -> None:
     gathered = list(feed._gathered(ones))
     assert [batch.num_rows for batch in gathered] == [50]
     assert gathered[0].to_pylist() == ROWS
-    assert [batch.num_rows for batch in feed._gathered(ones * 50)] == [1024, 1024, 452]
+    thousands = [pa.record_batch({"a": range(1000)})] * 20
+    assert [batch.num_rows for batch in feed._gathered(thousands)] == [8000, 8000, 4000]
     # Not with large ones, those of other columns, or dictionaries.
-    large = pa.record_batch({"a": range(5000)})
+    large = pa.record_batch({"a": range(50_000)})
     fat = pa.record_batch({"a": [bytes(2_000_000)]})
     words = pa.record_batch({"a": pa.array(["x"]).dictionary_encode()})
     mixed = [large, fat, *ones[:2], large.slice(0, 3), words, words]
     rows = [batch.num_rows for batch in feed._gathered(mixed)]
-    assert rows == [5000, 1, 2, 3, 1, 1]
+    assert rows == [50_000, 1, 2, 3, 1, 1]
 
 
 @pytest.mark.parametrize("compression", ["gzip", "org.apache.hadoop.io.compress.GzipCodec"])
@@ -548,20 +549,20 @@ def test_streams_are_written_in_bounded_memory(
             with lock:
                 unwritten += 1
                 most = max(most, unwritten)
-            yield pa.record_batch({"v": pa.array(range(1000), pa.int64())})
+            yield pa.record_batch({"v": pa.array(range(10_000), pa.int64())})
 
     def slow(job: object, index: int, batches: Iterator[pa.RecordBatch], **_: int) -> TaskCommit:
         nonlocal unwritten
         for batch in batches:
             time.sleep(0.001)
             with lock:
-                unwritten -= batch.num_rows // 1000
+                unwritten -= batch.num_rows // 10_000
         return TaskCommit(task_index=index, files=())
 
-    monkeypatch.setattr(feed, "_IN_FLIGHT_BYTES", 80_000)
+    monkeypatch.setattr(feed, "_IN_FLIGHT_BYTES", 800_000)
     monkeypatch.setattr(feed, "write_task", slow)
-    write_table(source(), tmp_path / "ds", rows_per_task=15_000, threads=2)
-    # Ten batches of 8000 bytes on the way, one that waits, and one in each thread's hands.
+    write_table(source(), tmp_path / "ds", rows_per_task=150_000, threads=2)
+    # Ten batches of 80,000 bytes on the way, one that waits, and one in each thread's hands.
     assert most <= 13
 
 

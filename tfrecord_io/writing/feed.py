@@ -26,8 +26,8 @@ from tfrecord_io.writing.attempt import write_task
 _IN_FLIGHT_BYTES = 256 * 1024 * 1024
 
 #: Batches of fewer rows and bytes are put together, up to so many rows or bytes: each costs as much
-#: as some hundred rows do.
-_SMALL_ROWS = 1024
+#: as some hundred rows do, of few columns some thousand.
+_SMALL_ROWS = 8192
 _SMALL_BYTES = 1024 * 1024
 _GATHERED_BYTES = 8 * _SMALL_BYTES
 
