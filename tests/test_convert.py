@@ -40,6 +40,8 @@ from tfrecord_io.errors import (
     PrecisionWarning,
     SchemaMismatchError,
 )
+from tfrecord_io.plan import TaskCommit, WriteJob
+from tfrecord_io.writing.attempt import write_task
 
 ROWS = [{"a": n, "b": f"v{n}"} for n in range(30)]
 TABLE = pa.Table.from_pylist(ROWS)
@@ -74,6 +76,22 @@ class TestFolders:
             from_format="parquet",
             to_format="tfrecord",
         )
+
+    def test_small_row_groups_are_put_together(
+        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pq.write_table(TABLE, parquet / "0.parquet", row_group_size=1)
+        sizes: list[list[int]] = []
+
+        def counted(job: WriteJob, index: int, batches: Any, **how: Any) -> TaskCommit:
+            parts = list(batches)
+            sizes.append([part.num_rows for part in parts])
+            return write_task(job, index, parts, **how)
+
+        monkeypatch.setattr(graph, "write_task", counted)
+        convert(parquet, tmp_path / "ds")
+        convert(parquet, tmp_path / "one.tfrecord")
+        assert sorted(sizes) == [[10], [10], [30], [30, 10, 10]]
 
     def test_options_are_those_of_writes(self, parquet: Path, tmp_path: Path) -> None:
         convert(

@@ -216,17 +216,17 @@ def test_batches_do_not_matter(sizes: list[int], rows_per_task: int) -> None:
 
 def test_small_batches_are_put_together() -> None:
     ones = [TABLE.slice(n, 1).to_batches()[0] for n in range(50)]
-    gathered = list(feed._gathered(ones))
+    gathered = list(feed.gathered(ones))
     assert [batch.num_rows for batch in gathered] == [50]
     assert gathered[0].to_pylist() == ROWS
     thousands = [pa.record_batch({"a": range(1000)})] * 20
-    assert [batch.num_rows for batch in feed._gathered(thousands)] == [8000, 8000, 4000]
+    assert [batch.num_rows for batch in feed.gathered(thousands)] == [8000, 8000, 4000]
     # Not with large ones, those of other columns, or dictionaries.
     large = pa.record_batch({"a": range(50_000)})
     fat = pa.record_batch({"a": [bytes(2_000_000)]})
     words = pa.record_batch({"a": pa.array(["x"]).dictionary_encode()})
     mixed = [large, fat, *ones[:2], large.slice(0, 3), words, words]
-    rows = [batch.num_rows for batch in feed._gathered(mixed)]
+    rows = [batch.num_rows for batch in feed.gathered(mixed)]
     assert rows == [50_000, 1, 2, 3, 1, 1]
 
 

@@ -24,6 +24,7 @@ from tfrecord_io.errors import CorruptDataWarning, EncodeError, OptionError
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.storage import threads_for
 from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.feed import gathered
 
 _NAME = "tfrecord-convert"
 
@@ -73,14 +74,18 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
     found: list[str] = []
     reading = _Reading()
 
+    def batches_of(piece: SourcePiece) -> Generator[pa.RecordBatch, None, None]:
+        for item in read_piece(shared.source, piece, threads=shared.threads):
+            if isinstance(item, CorruptDataWarning):
+                found.append(str(item))
+            else:
+                yield item
+
     def batches() -> Generator[pa.RecordBatch, None, None]:
         for piece in pieces:
             reading.piece = piece
-            for item in read_piece(shared.source, piece, threads=shared.threads):
-                if isinstance(item, CorruptDataWarning):
-                    found.append(str(item))
-                else:
-                    yield item
+            with contextlib.closing(batches_of(piece)) as there:
+                yield from gathered(there)
 
     row = pieces[0].row if len(pieces) == 1 and shared.source.scan.filter is None else 0
     try:

@@ -144,7 +144,7 @@ class Feeder:
         rows: _TaskRows | None = None
         room = 0
         try:
-            for batch in _gathered(batches):
+            for batch in gathered(batches):
                 start = 0
                 while start < batch.num_rows:
                     if rows is None:
@@ -190,7 +190,7 @@ class Feeder:
             self._budget.stop()
 
 
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Give the rows of `batches`, those of small ones that follow each other in one batch."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
