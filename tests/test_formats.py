@@ -748,6 +748,29 @@ class TestCsv:
         convert(path, tmp_path / "ds", schema=pa.schema([("a", pa.float32())]))
         assert read_table(tmp_path / "ds")["a"].to_pylist() == [1.0] * 50 + [0.5]
 
+    def test_names_take_no_whole_block(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        parsed = []
+
+        def opened(stream: Any, read_options: pcsv.ReadOptions, **how: Any) -> Any:
+            parsed.append(read_options.block_size)
+            return open_csv(stream, read_options=read_options, **how)
+
+        open_csv = pcsv.open_csv
+        monkeypatch.setattr(pcsv, "open_csv", opened)
+        (tmp_path / "x.csv").write_text("a,b\n" + "1,x\n" * 50_000)
+        convert(tmp_path / "x.csv", tmp_path / "ds")
+        few, whole = text._NAMES_BYTES, text._BLOCK_BYTES
+        assert parsed == [few, whole] * 2
+
+    def test_names_longer_than_that(self, tmp_path: Path) -> None:
+        long = "b" * text._NAMES_BYTES
+        for values in ("1,2\n", f"1,{long}\n"):
+            (tmp_path / "x.csv").write_text(f"a,{long}\n{values}")
+            convert(tmp_path / "x.csv", tmp_path / "ds", mode="overwrite")
+            assert read_table(tmp_path / "ds").column_names == ["a", long]
+
     def test_ragged_lines(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a,b\n1,2\n3\n")
         with pytest.raises(CorruptDataError, match="Expected 2 columns") as caught:

@@ -41,6 +41,9 @@ from tfrecord_io.schema import is_any_list
 
 _BLOCK_BYTES = 4 * 1024 * 1024
 
+#: Names are looked for in so much, then in whole blocks: pyarrow parses the values as well.
+_NAMES_BYTES = 64 * 1024
+
 #: Blocks are no longer than this: pyarrow takes less than twice as much.
 _MOST_BLOCK_BYTES = 1024**3
 
@@ -130,7 +133,7 @@ class CsvFormat:
         """
         import pyarrow.csv as pcsv
 
-        block_bytes, line_end = _BLOCK_BYTES, b""
+        block_bytes, line_end = min(_NAMES_BYTES, _BLOCK_BYTES), b""
         while True:
             with self._opened(file, line_end) as stream:
                 try:
@@ -142,11 +145,15 @@ class CsvFormat:
                         ),
                     )
                 except pa.ArrowInvalid as error:
+                    if block_bytes < _BLOCK_BYTES:
+                        # Perhaps of the end of a block.
+                        block_bytes = _BLOCK_BYTES
+                        continue
                     if "Empty CSV" not in str(error):
                         raise
                     # pyarrow says so of a block without a whole line, too.
                 else:
-                    return list(reader.schema.names), block_bytes, line_end
+                    return list(reader.schema.names), max(block_bytes, _BLOCK_BYTES), line_end
             if not _is_longer(file, block_bytes):
                 if line_end:
                     _refuse_open_quote(file)
