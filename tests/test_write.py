@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -120,6 +121,8 @@ SOURCES: dict[str, Callable[[pa.Table], Any]] = {
     "single rows": lambda t: (t.slice(n, 1) for n in range(t.num_rows)),
     "batches": lambda t: t.to_batches(11),
     "stream": Stream,
+    "data set of Arrow": ds.dataset,
+    "scanner": lambda t: ds.dataset(t).scanner(batch_size=7),
     "dressed": dressed,
     "dressed stream": lambda t: Stream(dressed(t)),
     "string view": lambda t: t.set_column(3, "p", t["p"].cast(pa.string_view())),

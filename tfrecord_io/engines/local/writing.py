@@ -54,8 +54,9 @@ def write_table(
     Parameters
     ----------
     data : pyarrow.Table, RecordBatch, RecordBatchReader, iterable of batches, or any Arrow stream
-        Polars, DuckDB and others with ``__arrow_c_stream__`` are streams. Of a pandas frame, an
-        index other than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``
+        Polars, DuckDB and others with ``__arrow_c_stream__`` are streams, and so are a
+        ``pyarrow.dataset.Dataset`` and a ``Scanner`` of one. Of a pandas frame, an index other
+        than a plain range becomes a column, as in ``pyarrow.Table.from_pandas``
         (``frame.reset_index(drop=True)`` is written without it), and objects must be of one kind in
         a column. Chunks, as ``pandas.read_csv`` makes them, are written together as
         ``(pyarrow.Table.from_pandas(chunk, schema) for chunk in chunks)``, with this `schema` given
@@ -136,6 +137,7 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
         from tfrecord_io.pandas_columns import to_table
 
         data = to_table(data)
+    data = _scanned(data)
     if isinstance(data, pa.Table):
         return data.schema, data.to_batches()
     if isinstance(data, pa.RecordBatch):
@@ -205,6 +207,16 @@ def _checked_batch(item: object) -> pa.RecordBatch | pa.Table:
     raise OptionError(
         f"data holds a {type(item).__name__}; it must hold pyarrow record batches or tables{advice}"
     )
+
+
+def _scanned(data: Any) -> Any:
+    """Return a reader of the rows of pyarrow's data sets and their scanners; all else as it is."""
+    dataset = sys.modules.get("pyarrow.dataset")
+    if dataset is None:
+        return data
+    if isinstance(data, dataset.Dataset):
+        data = data.scanner()
+    return data.to_reader() if isinstance(data, dataset.Scanner) else data
 
 
 def _is_pandas(data: object) -> bool:
