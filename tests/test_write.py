@@ -182,6 +182,14 @@ def test_a_dict_of_arrays(tmp_path: Path) -> None:
     assert data_files(tmp_path / "out") == expected_files(rows)
 
 
+def test_a_frame_of_dask(tmp_path: Path) -> None:
+    import dask.dataframe as dd
+
+    frame = dd.from_pandas(pd.DataFrame({"v": [1, 2]}), npartitions=2)
+    with pytest.raises(OptionError, match=r"a DataFrame of Dask, .*to_tfrecord.*compute\(\)"):
+        write_table(frame, tmp_path / "out")
+
+
 def test_chunks_of_pandas_frames(tmp_path: Path) -> None:
     def chunks() -> Iterator[pd.DataFrame]:
         return pd.read_csv(io.StringIO("n,s\n5,x\n,\n6,\n"), chunksize=2)

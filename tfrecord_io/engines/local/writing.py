@@ -161,6 +161,11 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
             f"data is a {type(data).__name__}, which holds no columns: {error}; give a pyarrow "
             "Table or batches of one, which have a name for each column"
         ) from error
+    if hasattr(data, "__dask_graph__"):
+        raise OptionError(
+            f"data is a {type(data).__name__} of Dask, which tfrecord_io.to_tfrecord writes as a "
+            "frame; compute() makes one in memory"
+        )
     if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
         return _open_iterable(iter(data), schema)
     if isinstance(data, Mapping):
