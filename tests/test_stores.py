@@ -625,6 +625,13 @@ assert os.read(reader, 4) == b"text"
     [
         # As multiprocessing does, and Spark when it starts its JVM.
         ("storage.exists(root); del storage", "b'text'"),
+        # With what somebody else opened by fsspec.
+        (
+            "import fsspec, threading\n"
+            "look = lambda: fsspec.core.url_to_fs(url, **options)[0].exists(root)\n"
+            "thread = threading.Thread(target=look); thread.start(); thread.join()",
+            "b'text'",
+        ),
         # As the workers of a PyTorch DataLoader do.
         (
             "storage.make_folders(root)\n"
@@ -633,7 +640,7 @@ assert os.read(reader, 4) == b"text"
             "open_storage(url, options)[0].read_bytes(root + '/read', 10)",
         ),
     ],
-    ids=["that has looked", "that has read"],
+    ids=["that has looked", "that looked without us", "that has read"],
 )
 def test_a_process_can_fork(store: Server, before: str, in_child: str) -> None:
     code = FORK.format(before=before, in_child=in_child)

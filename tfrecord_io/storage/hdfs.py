@@ -10,6 +10,7 @@ import contextlib
 import errno
 import os
 import re
+import sys
 import threading
 import time
 import uuid
@@ -44,9 +45,10 @@ _WRITE_BYTES = 256 * 1024
 #: Files that are kept open between ranges of them.
 _OPEN_READERS = 16
 
-#: What was opened in this process, held for good. fsspec drops its file systems in every forked
-#: child, and the end of a client waits for threads that the child does not have: for ever.
-_opened: dict[int, Any] = {}
+#: File systems that were there when the process was forked, by us or by others, held for good.
+#: fsspec drops them in every forked child, and the end of a client waits for threads that the child
+#: does not have: for ever.
+_held: dict[int, Any] = {}
 
 #: For so long after a read hdfs-native keeps its connection to the data node, for all clients of
 #: the process (DATANODE_CACHE_EXPIRY, and some more). A forked child has a copy of it, whose end it
@@ -75,6 +77,17 @@ class _KeptConnections:
 _kept = _KeptConnections()
 
 
+def _hold() -> None:
+    module = sys.modules.get("hdfs_native.fsspec")
+    if module is not None:
+        for kind in (module.HdfsFileSystem, module.ViewfsFileSystem):
+            _held.update({id(one): one for one in [*kind._cache.values()]})
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold)
+
+
 class HdfsStorage:
     """An HDFS cluster.
 
@@ -88,7 +101,7 @@ class HdfsStorage:
     concurrency = 16
 
     def __init__(self, filesystem: Any) -> None:
-        self._filesystem = _opened.setdefault(id(filesystem), filesystem)
+        self._filesystem = filesystem
         self._client = filesystem.client
         self._spool = Spool()
         self._readers: OrderedDict[tuple[str, str], Any] = OrderedDict()
