@@ -243,21 +243,26 @@ def files_of(found: Iterable[FolderFiles]) -> list[ScanFile]:
 
 def name_partitions_as(schema: pa.Schema, listing: Listing) -> None:
     """Give partition columns the names of a schema that they differ from in case alone."""
+    # Once: a schema makes the list of its names anew each time.
+    known = {*schema.names}
     spelt = {name.lower(): name for name in schema.names}
     for one in listing.found:
         one.partition = {
-            name if name in schema.names else spelt.get(name.lower(), name): text
+            name if name in known else spelt.get(name.lower(), name): text
             for name, text in one.partition.items()
         }
 
 
 def check_case(schema: pa.Schema, listing: Listing) -> None:
     """Refuse columns that would be nulls, as a manifest has them in another case."""
+    asked = schema.names
+    names = {*asked}
     for manifest in listing.manifests:
+        written = {*manifest.schema.names}
         spelt = {name.lower(): name for name in manifest.schema.names}
-        for name in schema.names:
+        for name in asked:
             known = spelt.get(name.lower(), name)
-            if name not in manifest.schema.names and known not in schema.names:
+            if name not in written and known not in names:
                 raise SchemaMismatchError(
                     f"the schema has a column {name!r}, and the records have {known!r}: the case "
                     "of a feature's name counts, so spell it as they do",

@@ -40,15 +40,17 @@ def file_schema_of(listing: Listing, seen_in_files: Observation | pa.Schema) -> 
     """Return the columns of the records: those in manifests, then what else was seen."""
     manifests = [one.manifest for one in listing.found if one.manifest is not None]
     known = _joined_schema(manifests or (listing.manifests if not listing.found else []))
+    # Once: a schema makes the list of its names anew each time.
+    names = {*known.names}
     if isinstance(seen_in_files, pa.Schema):
-        return pa.schema([*known, *(f for f in seen_in_files if f.name not in known.names)])
-    if seen_in_files.records and not seen_in_files.features and not known.names:
+        return pa.schema([*known, *(f for f in seen_in_files if f.name not in names)])
+    if seen_in_files.records and not seen_in_files.features and not names:
         text = (
             "no record has a feature: if they are of another message, "
             'record_type="ByteArray" reads them as bytes'
         )
         warn(text, InferenceWarning)
-    seen = [feature for feature in seen_in_files.features if feature.name not in known.names]
+    seen = [feature for feature in seen_in_files.features if feature.name not in names]
     inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
     return pa.schema([*known, *inferred])
 
@@ -58,12 +60,13 @@ def check_unchanged(schema: pa.Schema, partitions: pa.Schema, listing: Listing) 
     manifests = [one.manifest for one in listing.found if one.manifest is not None]
     if not manifests or len(manifests) < len(listing.found):
         return
-    now = without_bounds(_joined_schema(manifests))
+    now = {field.name: field.type for field in without_bounds(_joined_schema(manifests))}
+    of_folders = {*partitions.names}
     for field in without_bounds(schema):
-        if field.name in partitions.names:
+        if field.name in of_folders:
             continue
-        if field.name not in now.names or now.field(field.name).type != field.type:
-            is_now = f"{now.field(field.name).type} now" if field.name in now.names else "gone"
+        if now.get(field.name) != field.type:
+            is_now = f"{now[field.name]} now" if field.name in now else "gone"
             raise DatasetChangedError(
                 f"the data set was replaced since its columns were looked for: {field.name!r} was "
                 f"{field.type} and is {is_now}; read the data set again",
@@ -281,8 +284,9 @@ def chosen_columns(
     for of_ours in (corrupt_column, path_column):
         if of_ours is not None and of_ours not in wanted:
             wanted.append(of_ours)
+    known = {*full.names}
     for name in wanted:
-        if name not in full.names:
+        if not isinstance(name, str) or name not in known:
             raise no_column(name, full.names)
     if len(set(wanted)) < len(wanted):
         raise OptionError(f"columns names a column twice: {columns!r}")

@@ -148,24 +148,23 @@ def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
             readable = arrow_schema(struct)
         plan = reading.plan(asked, schema=readable, columns=asked.columns, missing=missing)
         names = plan.schema.names
+        fields = {field.name: field for field in struct}
+        added = pa.schema([field for field in plan.schema if field.name not in fields])
+        fields |= {field.name: field for field in spark_schema(added)}
         if asked.columns is None:
             # As in Spark's own sources: partition columns come last, named by the schema or not.
             # The path's comes behind them, as without a schema.
             last = [*plan.partition_schema.names, asked.path_column]
             own = [name for name in struct.names if name not in last]
-            names = [*own, *(name for name in names if name not in own)]
-        struct = StructType(
-            [
-                struct[name] if name in struct.names else spark_schema(plan.schema)[name]
-                for name in names
-            ]
-        )
+            names = [*dict.fromkeys((*own, *names))]
+        struct = StructType([fields[name] for name in names])
     return json.dumps({"columns": struct.jsonValue(), "stored": stored})
 
 
 def _types_in_records(plan: ScanPlan) -> pa.Schema:
     """Return the types, in the records, of the columns that are read or filtered by."""
-    more = [field for field in plan.file_schema if field.name not in plan.schema.names]
+    names = {*plan.schema.names}
+    more = [field for field in plan.file_schema if field.name not in names]
     return pa.schema([*plan.schema, *more])
 
 

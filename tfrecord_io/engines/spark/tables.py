@@ -70,8 +70,9 @@ def options_to_read(struct: StructType, options: Mapping[str, str]) -> Mapping[s
 def _check_names(struct: StructType) -> None:
     """Raise where ``ALTER TABLE`` renamed columns: under the new names no record has a feature."""
     names: list[str] = json.loads(_told(struct, _COLUMNS_KEY, "[]"))
-    gone = [name for name in names if name not in struct.names]
-    new = [name for name in struct.names if name not in names]
+    known, now = {*names}, {*struct.names}
+    gone = [name for name in names if name not in now]
+    new = [name for name in struct.names if name not in known]
     if gone and new:
         raise OptionError(
             f"the table has columns {_listed(new)}, and was made of records that have "
