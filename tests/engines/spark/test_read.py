@@ -1158,19 +1158,23 @@ def test_asked_filters_are_no_expressions(classic, typed, pushdown):
 
 def test_tasks_are_packed(classic, tmp_path):
     table = pa.table({"i": pa.array(range(1000, 5000), pa.int64())})
-    tfr.write_table(table, tmp_path / "data", rows_per_task=100)
+    tfr.write_table(table, tmp_path / "data", rows_per_task=40)
     size = (tmp_path / "data" / "part-00000-000.tfrecord").stat().st_size
 
-    def partitions(most, cost):
-        frame = load(classic, tmp_path / "data", maxPartitionBytes=most, openCostInBytes=cost)
+    def partitions(most="128m", cost=None):
+        asked = {} if cost is None else {"openCostInBytes": cost}
+        frame = load(classic, tmp_path / "data", maxPartitionBytes=most, **asked)
         batches = frame.rdd.glom().collect()
         assert [row.i for batch in batches for row in batch] == list(range(1000, 5000))
         return len(batches)
 
     # As FilePartition.getFilePartitions: a file costs its length and the cost of opening it.
-    assert partitions(10 * (size + 1), 1) == 4
+    assert partitions(10 * (size + 1), 1) == 10
     assert partitions("1g", 1) == 2
-    assert partitions(3 * size, size) == 20
+    assert partitions(3 * size, size) == 50
+    # By default, that is less than Spark's: no more tasks than run at a time.
+    assert partitions(cost="4m") == 4
+    assert partitions() == 2
 
 
 def test_nothing_to_read(spark, tmp_path):

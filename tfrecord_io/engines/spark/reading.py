@@ -5,8 +5,9 @@ plan goes with it, without its tasks; each `InputPartition` holds the tasks that
 
 Files are cut and packed as Spark packs those of its own sources: at most ``min(maxPartitionBytes,
 max(openCostInBytes, all bytes / parallelism))`` a partition, each file costing ``openCostInBytes``
-beside its length. Unlike Spark, which begins with the largest file, they stay in the order of the
-listing, so that rows come in the order in which they were written.
+beside its length (by default less, see `tfrecord_io.engines.spark.settings`). Unlike Spark, which
+begins with the largest file, they stay in the order of the listing, so that rows come in the order
+in which they were written.
 """
 
 from __future__ import annotations
