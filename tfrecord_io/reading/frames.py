@@ -168,8 +168,8 @@ class FrameCounter:
         self.record = record
         self.needed = HEADER_BYTES
 
-    def hop(self, data: pa.Buffer, start: int) -> int:
-        """Hop over the whole frames of ``data[start:]`` and return their bytes."""
+    def hop(self, data: pa.Buffer, start: int) -> None:
+        """Hop over the whole frames of ``data[start:]``."""
         consumed, self.lengths = self._codec.frames(
             data,
             start,
@@ -178,7 +178,6 @@ class FrameCounter:
             max_record_bytes=self._max_record_bytes,
         )
         self._pass(data, start, consumed, len(self.lengths))
-        return consumed
 
     def _pass(self, data: pa.Buffer, start: int, consumed: int, count: int) -> None:
         """Go behind `count` frames of ``data[start:]``."""
@@ -203,8 +202,8 @@ class PayloadCursor(FrameCounter):
         super().__init__(codec, limits)
         self.payloads: list[bytes] = []
 
-    def take(self, data: pa.Buffer, start: int) -> int:
-        """Take some of the whole frames of ``data[start:]`` and return their bytes."""
+    def take(self, data: pa.Buffer, start: int) -> None:
+        """Take some of the whole frames of ``data[start:]``."""
         self.payloads = []
         data = data.slice(0, min(data.size, start + max(_TAKEN_BYTES, self.needed)))
         consumed, self.payloads = self._codec.payloads(
@@ -219,7 +218,6 @@ class PayloadCursor(FrameCounter):
             # The frame behind them may be the bad one that ended the list: its length is no measure
             # before another call has looked at it.
             self.needed = HEADER_BYTES
-        return consumed
 
 
 def walk(
