@@ -1177,6 +1177,16 @@ def test_tasks_are_packed(classic, tmp_path):
     assert partitions() == 2
 
 
+def test_a_large_file_that_nothing_describes_is_shared(classic, tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(examples(*({"i": n, "b": bytes(20_000)} for n in range(2000))))
+    parts = load(classic, path).select("i").rdd.glom().collect()
+    assert [row.i for part in parts for row in part] == list(range(2000))
+    assert [900 < len(part) < 1100 for part in parts] == [True, True]
+    # Damage may hide where records start.
+    assert load(classic, path, mode="DROPMALFORMED").rdd.getNumPartitions() == 1
+
+
 def test_nothing_to_read(spark, tmp_path):
     tfr.write_table(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "data")
     frame = load(spark, tmp_path / "data")

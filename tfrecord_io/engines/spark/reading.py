@@ -32,6 +32,7 @@ from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanPlan, ScanTask
+from tfrecord_io.reading.cuts import cut_tasks
 from tfrecord_io.reading.files import Selection
 from tfrecord_io.reading.listing import Missing, without_braces
 from tfrecord_io.reading.plan import plan_files, plan_scan
@@ -40,6 +41,9 @@ from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 #: Batches of about this size move fastest from Python to the JVM.
 _BATCH_BYTES = 4 * 1024 * 1024
+
+#: A file is not shared between tasks in smaller parts: to begin one takes longer than to read it.
+_LEAST_BYTES = 16 * 1024 * 1024
 
 #: Decoded bytes that wait while Spark takes a batch.
 _AHEAD_BYTES = 2 * _BATCH_BYTES
@@ -257,7 +261,7 @@ class Reader(SentToTasks, DataSourceReader):  # type: ignore[misc]
     @in_worker
     def partitions(self) -> list[InputPartition]:
         """Return what each task reads."""
-        return [Tasks(tasks) for tasks in pack(self._planned().tasks, self._rows.options)]
+        return [Tasks(tasks) for tasks in pack(self._planned(), self._rows.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one task."""
@@ -286,11 +290,15 @@ def _is_there(scan: ScanPlan, task: ScanTask) -> bool:
     return storage.exists(task.file.path)
 
 
-def pack(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
+def pack(scan: ScanPlan, options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
     """Give the tasks of each Spark partition."""
+    tasks = scan.tasks
     costs = [task.bytes + options.open_cost_bytes for task in tasks]
     share = sum(costs) // options.parallelism
     most = min(options.max_partition_bytes, max(options.open_cost_bytes, share))
+    if len(tasks) < options.parallelism and scan.file_schema.names:
+        tasks = _shared(scan, max(share, _LEAST_BYTES))
+        costs = [task.bytes + options.open_cost_bytes for task in tasks]
     packed: list[ScanTask] = []
     size = 0
     for task, cost in zip(tasks, costs, strict=True):
@@ -301,6 +309,19 @@ def pack(tasks: tuple[ScanTask, ...], options: ReadOptions) -> Iterator[tuple[Sc
         size += cost
     if packed:
         yield tuple(packed)
+
+
+def _shared(scan: ScanPlan, task_bytes: int) -> tuple[ScanTask, ...]:
+    """Return tasks of about a size, so that none of those that run at a time has nothing to read.
+
+    Not more than that: a task that is not read to its end, as with a limit, costs Spark its worker.
+    Where records start in files that nothing describes each task finds out, for which it looks at
+    what stands before: a store would have to send that.
+    """
+    storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+    files = {id(task.file): task.file for task in scan.tasks}.values()
+    is_local = all(storages[file.location].local_path(file.path) is not None for file in files)
+    return tuple(cut_tasks([*files], scan.options, task_bytes, cut_unmarked=is_local))
 
 
 def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

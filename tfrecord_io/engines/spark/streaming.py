@@ -171,9 +171,9 @@ class StreamReader(
                 "was read; say ignoreMissingFiles to go on without them",
                 path=scan.locations[0],
             )
-        tasks = tuple(task for task in scan.tasks if _hash(task.file) in asked)
+        scan = replace(scan, tasks=tuple(task for task in scan.tasks if _hash(task.file) in asked))
         without = scan.without_tasks()
-        return [StreamTasks(packed, without) for packed in pack(tasks, self._rows.options)]
+        return [StreamTasks(packed, without) for packed in pack(scan, self._rows.options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one task."""
