@@ -26,7 +26,9 @@ from pyspark.sql.datasource import (  # noqa: E402
     WriterCommitMessage,
 )
 from pyspark.sql.functions import explode, lit, udf  # noqa: E402
+from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
+from tfrecord_io.engines.spark import row_batches  # noqa: E402
 from tfrecord_io.engines.spark.row_batches import small_batches  # noqa: E402
 
 WORDS = [(8, "bat"), (8, "abc"), (1, "xyz"), (2, "aaa")]
@@ -662,8 +664,17 @@ def test_rows_are_counted_where_that_is_safe(classic, tmp_path, limits):
     few = classic.range(5).selectExpr("id", "double(id) as x", "date'2024-01-01' as day")
     assert limits(few, tmp_path / "few numbers") == (ANY_BYTES, "10000")
     many = numbers(classic, 1024).limit(5)
-    assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "256")
+    assert limits(many, tmp_path / "many numbers") == (ANY_BYTES, "1024")
     assert rows(classic.read.format("tfrecord").load(str(tmp_path / "many numbers"))) == rows(many)
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"), [(1, 10_000), (100, 2621), (500, 1024), (4096, 1024), (8192, 512)]
+)
+def test_batches_of_many_numbers_have_enough_rows(columns, expected):
+    """A batch costs by its columns, so few rows of many columns would be slow."""
+    fields = [StructField(f"number{at}", LongType()) for at in range(columns)]
+    assert row_batches._rows_per_batch(StructType(fields)) == expected
 
 
 def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):

@@ -32,8 +32,11 @@ _BATCH_BYTES = 4 * 1024 * 1024
 #: A Java int's largest: Spark then asks for no size.
 _ANY_BYTES = 2**31 - 1
 
-#: Spark's own limit.
-_MOST_ROWS = 10_000
+#: Spark's own limits.
+_MOST_ROWS, _MOST_BYTES = 10_000, 64 * 1024 * 1024
+
+#: A batch costs for each of its columns as much as some hundred values.
+_ENOUGH_ROWS = 1024
 
 _NUMBERS = (BooleanType, NumericType, DatetimeType)
 
@@ -88,7 +91,9 @@ def _rows_per_batch(columns: StructType) -> int | None:
     """Return how many rows make a small batch, if their types say so."""
     if not all(isinstance(field.dataType, _NUMBERS) for field in columns):
         return None
-    return min(_MOST_ROWS, _BATCH_BYTES // (_WIDEST_NUMBER * len(columns.fields)))
+    row_bytes = _WIDEST_NUMBER * len(columns.fields)
+    enough = min(_ENOUGH_ROWS, _MOST_BYTES // row_bytes)
+    return min(_MOST_ROWS, max(enough, _BATCH_BYTES // row_bytes))
 
 
 def _hands_rows_to_python(session: Any, frame: Any) -> bool:
