@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (  # noqa: E402
 from pyspark.sql.functions import explode, lit, udf  # noqa: E402
 from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
 
-from tfrecord_io.engines.spark import row_batches  # noqa: E402
+from tfrecord_io.engines.spark import row_batches, writing  # noqa: E402
 from tfrecord_io.engines.spark.row_batches import small_batches  # noqa: E402
 
 WORDS = [(8, "bat"), (8, "abc"), (1, "xyz"), (2, "aaa")]
@@ -675,6 +675,24 @@ def test_batches_of_many_numbers_have_enough_rows(columns, expected):
     """A batch costs by its columns, so few rows of many columns would be slow."""
     fields = [StructField(f"number{at}", LongType()) for at in range(columns)]
     assert row_batches._rows_per_batch(StructType(fields)) == expected
+
+
+def test_small_batches_are_put_together_in_a_task(tmp_path, monkeypatch):
+    """The session may set how many rows a batch has, which are few for each of many folders."""
+    seen = []
+
+    def write(job, task, batches):
+        batches = list(batches)
+        seen.extend(batch.num_rows for batch in batches)
+        return write_task(job, task, batches)
+
+    monkeypatch.setattr(writing, "write_task", write)
+    monkeypatch.setattr(writing, "keep_what_is_loaded", lambda: None)
+    batch = pa.record_batch({"number": range(100)})
+    job = plan_write(batch.schema, str(tmp_path / "data"))
+    commit_job(job, [writing.stage(job, 0, iter([batch] * 30), ())])
+    assert seen == [3000]
+    assert tfr.read_table(tmp_path / "data")["number"].to_pylist() == [*range(100)] * 30
 
 
 def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):

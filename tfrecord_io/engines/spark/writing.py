@@ -35,6 +35,7 @@ from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import UnsupportedTypeError
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.feed import gathered
 from tfrecord_io.writing.plan import plan_write
 
 
@@ -121,7 +122,9 @@ def stage(
 ) -> TaskCommit:
     """Stage the files of one task; `vectors` are its columns of ML vectors."""
     with in_words_of_spark():
-        staged = write_task(job, task, (with_lists(batch, vectors) for batch in batches))
+        # Of what the session sets as their size batches may be small, and each costs by itself.
+        lists = (with_lists(batch, vectors) for batch in batches)
+        staged = write_task(job, task, gathered(lists))
     # Spark makes an array of what a task returns, and pyarrow loads pandas with the first.
     pa.array([b""])
     keep_what_is_loaded()
