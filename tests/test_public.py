@@ -100,7 +100,10 @@ def test_imports_do_not_go_round_in_circles():
 
 
 def test_importing_is_light():
-    heavy = "dask distributed pyspark tensorflow pandas fastavro fsspec rich click polars"
+    heavy = (
+        "dask distributed pyspark tensorflow pandas fastavro fsspec rich click polars asyncio "
+        "tfrecord_io.conversion tfrecord_io.formats"
+    )
     code = (
         "import sys, tfrecord_io\n"
         f"print([name for name in {heavy.split()} if name in sys.modules])\n"

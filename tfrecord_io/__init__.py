@@ -10,7 +10,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tfrecord_io.commit.job import clean
-from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan, write_table
 from tfrecord_io.errors import (
     ChecksumError,

@@ -18,7 +18,6 @@ from tfrecord_io.errors import CorruptDataError, MissingDependencyError, OptionE
 from tfrecord_io.options import settings
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.storage.generic import CACHES, FsspecStorage
-from tfrecord_io.storage.hdfs import HdfsStorage
 from tfrecord_io.storage.local import LocalStorage as LocalStorage
 from tfrecord_io.storage.protocol import FileInfo as FileInfo
 from tfrecord_io.storage.protocol import Sink as Sink
@@ -26,7 +25,6 @@ from tfrecord_io.storage.protocol import Storage as Storage
 from tfrecord_io.storage.protocol import Tree as Tree
 from tfrecord_io.storage.protocol import Upload as Upload
 from tfrecord_io.storage.redaction import redact as redact
-from tfrecord_io.storage.s3 import S3Storage
 from tfrecord_io.storage.web_files import WebFiles, unquoted
 
 #: Hadoop's names of the same store.
@@ -266,8 +264,12 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
     # The file system that was found decides: of a chained URL it is the outermost.
     kind = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
     if kind == "s3":
+        from tfrecord_io.storage.s3 import S3Storage
+
         return S3Storage(filesystem), inner
     if kind == "hdfs":
+        from tfrecord_io.storage.hdfs import HdfsStorage
+
         # hdfs-native takes a path for a URL, and leaves out what follows "?" or "#".
         below = url.partition("://")[2].partition("/")[2]
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
