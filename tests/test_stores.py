@@ -632,6 +632,12 @@ assert os.read(reader, 4) == b"text"
             "thread = threading.Thread(target=look); thread.start(); thread.join()",
             "b'text'",
         ),
+        # With what fsspec does not keep, and the child drops.
+        (
+            "storage = open_storage(url, {**options, 'skip_instance_cache': True})[0]\n"
+            "storage.exists(root)",
+            "[globals().pop('storage'), b'text'].pop()",
+        ),
         # As the workers of a PyTorch DataLoader do.
         (
             "storage.make_folders(root)\n"
@@ -640,7 +646,7 @@ assert os.read(reader, 4) == b"text"
             "open_storage(url, options)[0].read_bytes(root + '/read', 10)",
         ),
     ],
-    ids=["that has looked", "that looked without us", "that has read"],
+    ids=["that has looked", "that looked without us", "that drops a client", "that has read"],
 )
 def test_a_process_can_fork(store: Server, before: str, in_child: str) -> None:
     code = FORK.format(before=before, in_child=in_child)

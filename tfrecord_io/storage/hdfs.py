@@ -45,9 +45,9 @@ _WRITE_BYTES = 256 * 1024
 #: Files that are kept open between ranges of them.
 _OPEN_READERS = 16
 
-#: File systems that were there when the process was forked, by us or by others, held for good.
-#: fsspec drops them in every forked child, and the end of a client waits for threads that the child
-#: does not have: for ever.
+#: What was opened in this process, held for good: by us, and what else fsspec has when the process
+#: is forked. It drops its file systems in every forked child, and the end of a client waits for
+#: threads that the child does not have: for ever.
 _held: dict[int, Any] = {}
 
 #: For so long after a read hdfs-native keeps its connection to the data node, for all clients of
@@ -101,7 +101,7 @@ class HdfsStorage:
     concurrency = 16
 
     def __init__(self, filesystem: Any) -> None:
-        self._filesystem = filesystem
+        self._filesystem = _held.setdefault(id(filesystem), filesystem)
         self._client = filesystem.client
         self._spool = Spool()
         self._readers: OrderedDict[tuple[str, str], Any] = OrderedDict()
