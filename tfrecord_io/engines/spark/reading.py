@@ -293,20 +293,19 @@ def _is_there(scan: ScanPlan, task: ScanTask) -> bool:
 def pack(scan: ScanPlan, options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
     """Give the tasks of each Spark partition."""
     tasks = scan.tasks
-    costs = [task.bytes + options.open_cost_bytes for task in tasks]
-    share = sum(costs) // options.parallelism
-    most = min(options.max_partition_bytes, max(options.open_cost_bytes, share))
+    open_cost = options.open_cost_bytes
+    share = sum(task.bytes + open_cost for task in tasks) // options.parallelism
     if len(tasks) < options.parallelism and scan.file_schema.names:
         tasks = _shared(scan, max(share, _LEAST_BYTES))
-        costs = [task.bytes + options.open_cost_bytes for task in tasks]
+    most = min(options.max_partition_bytes, max(open_cost, share))
     packed: list[ScanTask] = []
     size = 0
-    for task, cost in zip(tasks, costs, strict=True):
-        if packed and size + cost - options.open_cost_bytes > most:
+    for task in tasks:
+        if packed and size + task.bytes > most:
             yield tuple(packed)
             packed, size = [], 0
         packed.append(task)
-        size += cost
+        size += task.bytes + open_cost
     if packed:
         yield tuple(packed)
 
