@@ -83,7 +83,9 @@ class Starts:
         return file._replace(rows=seen[-1][1], marks=marks)
 
 
-def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[ScanTask, ...]]:
+def packed(
+    tasks: Iterable[ScanTask], task_bytes: int | None, open_cost: int = 0
+) -> list[tuple[ScanTask, ...]]:
     """Put tasks that follow each other together, up to a size.
 
     Parameters
@@ -92,6 +94,8 @@ def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[Scan
         In the order in which they are to be read.
     task_bytes : int or None
         Only a task that is larger by itself goes over it; None leaves every task alone.
+    open_cost : int
+        How many bytes each task counts for besides its own.
 
     Returns
     -------
@@ -108,5 +112,5 @@ def packed(tasks: Iterable[ScanTask], task_bytes: int | None) -> list[tuple[Scan
             groups[-1].append(task._replace(file=task.file._replace(marks=())))
         else:
             groups[-1].append(task)
-        room -= task.bytes
+        room -= task.bytes + open_cost
     return [tuple(group) for group in groups]

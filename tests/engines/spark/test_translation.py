@@ -40,6 +40,8 @@ CONF = {
     "spark.master": "local[3]",
     "spark.sql.files.maxPartitionBytes": "64m",
     "spark.sql.files.openCostInBytes": "1000",
+    "spark.sql.files.minPartitionNum": "20",
+    "spark.sql.files.maxPartitionNum": "30",
     "spark.sql.files.ignoreMissingFiles": "true",
     "spark.sql.files.maxRecordsPerFile": "7",
     "spark.sql.sources.partitionOverwriteMode": "DYNAMIC",
@@ -61,6 +63,8 @@ def test_settings_of_a_session():
         max_partition_bytes=64 * 1024**2,
         open_cost_bytes=1000,
         parallelism=3,
+        least_partitions=20,
+        most_partitions=30,
         ignore_missing_files=True,
         max_records_per_file=7,
         dynamic_overwrite=True,
@@ -77,6 +81,8 @@ def test_settings_of_a_session():
     )
     assert from_options(settings.options(), Settings()) == settings
     assert from_options({}, settings) is settings
+    leaves = {**CONF, "spark.sql.leafNodeDefaultParallelism": "9"}
+    assert from_conf(leaves, parallelism=2).parallelism == from_conf(leaves).parallelism == 9
 
 
 def test_what_a_session_sets_goes_before_what_the_application_has():

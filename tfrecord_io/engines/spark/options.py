@@ -105,6 +105,8 @@ class ReadOptions:
         The share of the files that are looked at for the schema.
     max_partition_bytes, open_cost_bytes, parallelism : int
         How files are packed into tasks, see `tfrecord_io.engines.spark.reading`.
+    least_partitions, most_partitions : int or None
+        About how many tasks there are.
     max_files, max_bytes : int or None
         How many files a batch of a stream has at most; how large they are together, unless it is
         one. Not both are given.
@@ -140,6 +142,8 @@ class ReadOptions:
     max_partition_bytes: int
     open_cost_bytes: int
     parallelism: int
+    least_partitions: int | None
+    most_partitions: int | None
     max_files: int | None
     max_bytes: int | None
     latest_first: bool
@@ -349,6 +353,8 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         max_partition_bytes=texts.size("maxPartitionBytes", settings.max_partition_bytes),
         open_cost_bytes=texts.size("openCostInBytes", max(1, settings.open_cost_bytes)),
         parallelism=max(1, settings.parallelism),
+        least_partitions=settings.least_partitions,
+        most_partitions=settings.most_partitions,
         max_files=max_files,
         max_bytes=max_bytes,
         latest_first=texts.flag("latestFirst", False),

@@ -3,9 +3,11 @@
 The reader is made in a Python worker beside the driver, pickled, and unpickled by each task. The
 plan goes with it, without its tasks; each `InputPartition` holds the tasks that are its own.
 
-Files are cut and packed as Spark packs those of its own sources: at most ``min(maxPartitionBytes,
-max(openCostInBytes, all bytes / parallelism))`` a partition, each file costing ``openCostInBytes``
-beside its length (by default less, see `tfrecord_io.engines.spark.settings`). Unlike Spark, which
+Files are cut and packed as Spark packs those of its own sources (``FilePartition.scala``): at most
+``min(maxPartitionBytes, max(openCostInBytes, all bytes / parallelism))`` a partition, each file
+costing ``openCostInBytes`` beside its length (by default less, see
+`tfrecord_io.engines.spark.settings`); the session's ``minPartitionNum`` stands for the parallelism,
+and if these are more than its ``maxPartitionNum``, about as many are made. Unlike Spark, which
 begins with the largest file, they stay in the order of the listing, so that rows come in the order
 in which they were written.
 """
@@ -32,7 +34,7 @@ from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
 from tfrecord_io.errors import DatasetChangedError, OptionError, SchemaMismatchError
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanPlan, ScanTask
-from tfrecord_io.reading.cuts import cut_tasks
+from tfrecord_io.reading.cuts import cut_tasks, packed
 from tfrecord_io.reading.files import Selection
 from tfrecord_io.reading.listing import Missing, without_braces
 from tfrecord_io.reading.plan import plan_files, plan_scan
@@ -290,24 +292,21 @@ def _is_there(scan: ScanPlan, task: ScanTask) -> bool:
     return storage.exists(task.file.path)
 
 
-def pack(scan: ScanPlan, options: ReadOptions) -> Iterator[tuple[ScanTask, ...]]:
-    """Give the tasks of each Spark partition."""
+def pack(scan: ScanPlan, options: ReadOptions) -> list[tuple[ScanTask, ...]]:
+    """Return the tasks of each Spark partition."""
     tasks = scan.tasks
     open_cost = options.open_cost_bytes
-    share = sum(task.bytes + open_cost for task in tasks) // options.parallelism
-    if len(tasks) < options.parallelism and scan.file_schema.names:
-        tasks = _shared(scan, max(share, _LEAST_BYTES))
+    total = sum(task.bytes + open_cost for task in tasks)
+    wanted = options.least_partitions or options.parallelism
+    share = total // wanted
+    if len(tasks) < wanted and scan.file_schema.names:
+        least = open_cost if options.least_partitions else _LEAST_BYTES
+        tasks = _shared(scan, max(share, least))
     most = min(options.max_partition_bytes, max(open_cost, share))
-    packed: list[ScanTask] = []
-    size = 0
-    for task in tasks:
-        if packed and size + task.bytes > most:
-            yield tuple(packed)
-            packed, size = [], 0
-        packed.append(task)
-        size += task.bytes + open_cost
-    if packed:
-        yield tuple(packed)
+    found = packed(tasks, most, open_cost)
+    if options.most_partitions is not None and len(found) > options.most_partitions:
+        found = packed(tasks, -(-total // options.most_partitions), open_cost)
+    return found
 
 
 def _shared(scan: ScanPlan, task_bytes: int) -> tuple[ScanTask, ...]:

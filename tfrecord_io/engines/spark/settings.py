@@ -51,7 +51,10 @@ class Settings:
         meanwhile, makes a task of every 32 small files. A task of Python takes longer to begin than
         we take to open hundreds, and where a store takes long, the next files are fetched ahead.
     parallelism : int
-        How many tasks run at a time, as far as the client can tell.
+        How many tasks run at a time, as far as the client can tell; of tasks that read tables,
+        ``spark.sql.leafNodeDefaultParallelism`` may say another number.
+    least_partitions, most_partitions : int or None
+        ``spark.sql.files.minPartitionNum`` and ``maxPartitionNum``.
     ignore_corrupt_files, ignore_missing_files : bool
         ``spark.sql.files.ignoreCorruptFiles`` and ``ignoreMissingFiles``.
     max_records_per_file : int
@@ -81,6 +84,8 @@ class Settings:
     max_partition_bytes: int = 128 * 1024 * 1024
     open_cost_bytes: int = 64 * 1024
     parallelism: int = 1
+    least_partitions: int | None = None
+    most_partitions: int | None = None
     ignore_corrupt_files: bool = False
     ignore_missing_files: bool = False
     max_records_per_file: int = 0
@@ -144,7 +149,7 @@ def from_conf(
     hadoop : mapping, optional
         Hadoop's settings; by default the entries ``spark.hadoop.fs.*`` and ``fs.*``.
     parallelism : int, optional
-        If it is known; else worked out from the entries.
+        How many tasks run at a time, if it is known; else worked out from the entries.
     """
     base = Settings()
 
@@ -154,11 +159,18 @@ def from_conf(
     def size(name: str, default: int) -> int:
         return parse_bytes(name, conf[name]) if name in conf else default
 
+    def count(name: str) -> int | None:
+        return int(conf[name]) if name in conf else None
+
     overwrite = conf.get("spark.sql.sources.partitionOverwriteMode", "static")
     return Settings(
         max_partition_bytes=size("spark.sql.files.maxPartitionBytes", base.max_partition_bytes),
         open_cost_bytes=size("spark.sql.files.openCostInBytes", base.open_cost_bytes),
-        parallelism=_parallelism(conf) if parallelism is None else parallelism,
+        parallelism=count("spark.sql.leafNodeDefaultParallelism")
+        or parallelism
+        or _parallelism(conf),
+        least_partitions=count("spark.sql.files.minPartitionNum"),
+        most_partitions=count("spark.sql.files.maxPartitionNum"),
         ignore_corrupt_files=is_true("spark.sql.files.ignoreCorruptFiles"),
         ignore_missing_files=is_true("spark.sql.files.ignoreMissingFiles"),
         max_records_per_file=int(conf.get("spark.sql.files.maxRecordsPerFile", "0")),
@@ -193,9 +205,8 @@ def parse_bytes(name: str, text: str) -> int:
 
 
 def _parallelism(conf: Mapping[str, str]) -> int:
-    for name in ("spark.sql.leafNodeDefaultParallelism", "spark.default.parallelism"):
-        if name in conf:
-            return int(conf[name])
+    if "spark.default.parallelism" in conf:
+        return int(conf["spark.default.parallelism"])
     threads = re.match(r"local\[(\d+|\*)", conf.get("spark.master", ""))
     if threads:
         return (os.cpu_count() or 1) if threads[1] == "*" else int(threads[1])
