@@ -144,8 +144,12 @@ def payloads_of_phases(seed: int, records: int) -> list[bytes]:
         order = rng.sample(NAMES, len(NAMES))
         lengths = {name: rng.choice(LENGTHS) for name in NAMES}
         present = {name: rng.choice([1, 1, 1, 0.95, 0.5]) for name in NAMES}
+        # As of a writer whose maps have no order.
+        shuffles = rng.random() < 0.25
         for _ in range(records):
             names = [name for name in order if rng.random() < present[name]]
+            if shuffles:
+                rng.shuffle(names)
             if rng.random() < 0.02:
                 names = rng.choices(NAMES, k=rng.randrange(len(NAMES)))
             sizes = [rng.choice(lengths[name]) for name in names]
@@ -175,6 +179,31 @@ def test_files_whose_shape_changes(codec_pair: Any, seed: int) -> None:
     file = b"".join(map(frame, payloads_of_phases(seed, 200)))
     options = DecodeOptions()
     for schema in schemas_of(seed):
+        reference, native = (
+            decode_all(codec, schema, options, file, 10**6) for codec in codec_pair
+        )
+        assert native == reference
+    reference, native = (observe(codec, options, file) for codec in codec_pair)
+    assert native == reference
+
+
+@pytest.mark.parametrize("is_shuffled", [False, True])
+def test_many_names_of_which_most_are_missing(codec_pair: Any, is_shuffled: bool) -> None:
+    rng = random.Random(is_shuffled)
+    names = [f"{kind}{n}" for n in range(300) for kind in ("int", "a longer name ")]
+    payloads = []
+    for _ in range(300):
+        chosen = [name for name in names if rng.random() < 0.1]
+        if is_shuffled:
+            rng.shuffle(chosen)
+        entries = (entry(name, bytes(rng.choices(b"xyz", k=rng.randint(1, 9)))) for name in chosen)
+        payloads.append(delimited(0x0A, b"".join(entries)))
+    file = b"".join(map(frame, payloads))
+    options = DecodeOptions()
+    for asked in (names, names[::7]):
+        schema = pa.schema(
+            [(name, pa.int64() if name.startswith("int") else pa.binary()) for name in asked]
+        )
         reference, native = (
             decode_all(codec, schema, options, file, 10**6) for codec in codec_pair
         )

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+
 use crate::canonical::{Kind, Span, one_bytes};
 use crate::columns::Column;
 use crate::walk::Sink;
@@ -160,8 +162,14 @@ impl Cells<'_> {
         })
     }
 
-    pub fn is_valid(self) -> impl Iterator<Item = bool> {
-        self.cells.iter().map(|cell| *cell < KINDLESS)
+    /// Whether all rows have a value.
+    pub fn are_valid(self) -> bool {
+        self.cells.iter().all(|cell| *cell < KINDLESS)
+    }
+
+    /// Which rows have a value.
+    pub fn validity(self) -> NullBuffer {
+        BooleanBuffer::collect_bool(self.len(), |row| self.cells[row] < KINDLESS).into()
     }
 }
 

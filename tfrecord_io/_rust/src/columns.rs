@@ -261,10 +261,10 @@ impl Column {
                 fits
             }),
         };
-        if cells.is_valid().all(|is_valid| is_valid) {
+        if cells.are_valid() {
             self.nulls.append_n_non_nulls(cells.len());
         } else {
-            cells.is_valid().for_each(|is_valid| self.nulls.append(is_valid));
+            self.nulls.append_buffer(&cells.validity());
         }
         self.rows += cells.len();
         fits

@@ -19,6 +19,7 @@ mod encode;
 mod error;
 mod features;
 mod fetch;
+mod finder;
 mod framing;
 mod infer;
 mod leaf;

@@ -9,7 +9,8 @@ use fearless_simd::u8x32;
 
 use crate::canonical::Kind;
 
-const TEMPLATE_BYTES: usize = 32;
+/// No template is longer, and as many bytes have to be there to look for one.
+pub const TEMPLATE_BYTES: usize = 32;
 
 /// The bytes before a short value.
 #[derive(Clone, Copy, Debug)]

@@ -2,20 +2,21 @@
 //! goes on.
 //!
 //! Records of one file mostly hold the same features in the same order, and most features hold one
-//! short value. So each name has a *slot* that remembers which slot followed it last time, and the
-//! bytes that stand before a single short value (`Template`); a hit costs one compare instead of
-//! parsing seven tags and lengths. A value is taken to be as long as most of its name, and the slot
-//! that follows to be the neighbour: so what a processor looks at next waits for nothing that it is
-//! still looking at. A miss parses the entry, a name out of order is looked up, and whatever no
-//! writer makes (duplicate keys, merged or unpacked lists, unknown fields, damage) makes the walk
-//! give up on the record: it returns `None` and `message.rs` decides what the record means. The walk
-//! never accepts what `message.rs` would refuse, except inside features that nobody asked for, and
-//! there unless it is told to check them.
+//! short value. So each name has a *slot* that remembers which slot follows it, and the bytes that
+//! stand before a single short value (`Template`); a hit costs one compare instead of parsing seven
+//! tags and lengths. A value is taken to be as long as most of its name: where the next entry stands
+//! waits for nothing that a processor is still looking at. Where another feature follows, since one
+//! is missing or the writer's map has no order, its slot is found by its name (`Finder`). Any other
+//! miss parses the entry, and whatever no writer makes (duplicate keys, merged or unpacked lists,
+//! unknown fields, damage) makes the walk give up on the record: it returns `None` and `message.rs`
+//! decides what the record means. The walk never accepts what `message.rs` would refuse, except
+//! inside features that nobody asked for, and there unless it is told to check them.
 
 use fearless_simd::Simd;
 use hashbrown::HashMap;
 
 use crate::canonical::{At, Kind, Span, for_each_bytes, for_each_step};
+use crate::finder::Finder;
 use crate::packed;
 use crate::template::{Guess, Template};
 
@@ -62,9 +63,11 @@ struct Slot {
     /// Whether guesses were often wrong: then values are measured.
     varies: bool,
     action: Action,
-    /// The slot that followed last time, and whether it is the next one.
+    /// The slot that follows, and whether it is the neighbour and is skipped, or taken, as well.
     next: u32,
     leads_on: bool,
+    /// The record in which another followed last.
+    strayed_in: u32,
     kind: Kind,
     /// How many guesses were wrong, and the record of the last of them.
     misses: u32,
@@ -86,6 +89,7 @@ impl Slot {
             action,
             next: UNKNOWN,
             leads_on: false,
+            strayed_in: 0,
             kind: kind.unwrap_or(Kind::Bytes),
             misses: 0,
             missed_in: 0,
@@ -93,8 +97,10 @@ impl Slot {
     }
 }
 
-/// No slot: the first record, or nothing followed yet.
+/// No slot: nothing followed yet.
 const UNKNOWN: u32 = u32::MAX;
+/// The slot of no name, which the first one of a record follows.
+const START: u32 = 0;
 /// So many wrong guesses of a value's length are no reason to stop guessing.
 const PATIENCE: u32 = 32;
 /// Names that nobody asked for are remembered up to this many, so that hostile files cannot fill
@@ -107,9 +113,9 @@ pub struct Names {
     slots: Vec<Slot>,
     keys: Vec<Box<[u8]>>,
     by_key: HashMap<Box<[u8]>, u32>,
+    finder: Finder,
     /// What was said of names, met or not.
     actions: HashMap<Box<[u8]>, (Action, Option<Kind>)>,
-    first: u32,
     skip_slots: usize,
     records: u32,
     unknown: Unknown,
@@ -118,11 +124,11 @@ pub struct Names {
 impl Names {
     fn new(unknown: Unknown) -> Self {
         Self {
-            slots: Vec::new(),
-            keys: Vec::new(),
+            slots: vec![Slot::new(&[], Action::GiveUp, None)],
+            keys: vec![Box::default()],
             by_key: HashMap::new(),
+            finder: Finder::new(),
             actions: HashMap::new(),
-            first: UNKNOWN,
             skip_slots: 0,
             records: 0,
             unknown,
@@ -137,13 +143,13 @@ impl Names {
             let slot = &mut self.slots[slot as usize];
             // Strides rely on it.
             assert_eq!(slot.action == Action::Skip, action == Action::Skip, "skipped, or not");
-            let (next, leads_on) = (slot.next, slot.leads_on);
-            *slot = Slot { next, leads_on, ..Slot::new(key, action, kind) };
+            let Slot { next, leads_on, strayed_in, .. } = *slot;
+            *slot = Slot { next, leads_on, strayed_in, ..Slot::new(key, action, kind) };
         }
     }
 
-    /// The slot of this key, which is made when the key is met, so that slots stand in the order of
-    /// entries; unknown keys are learned or checked if they may be skipped.
+    /// The slot of this key, which is made when the key is met; unknown keys are learned or checked
+    /// if they may be skipped.
     fn slot_of(&mut self, key: &[u8]) -> Option<Option<u32>> {
         if let Some(&slot) = self.by_key.get(key) {
             return Some(Some(slot));
@@ -160,6 +166,7 @@ impl Names {
         };
         let slot = self.slots.len() as u32;
         self.by_key.insert(key.into(), slot);
+        self.finder.insert(key, slot);
         self.slots.push(Slot::new(key, action, kind));
         self.keys.push(key.into());
         Some(Some(slot))
@@ -170,19 +177,39 @@ impl Names {
         if self.unknown == Unknown::Check { Action::Check } else { Action::Skip }
     }
 
+    /// The slot of an entry that holds one short value, or that nobody asked for.
+    #[inline(always)]
+    fn find<V: Simd>(&self, simd: V, entry: &[u8]) -> Option<u32> {
+        let slot = self.finder.find(entry)?;
+        self.slots[slot as usize].guess.measure(simd, entry).map(|_| slot)
+    }
+
+    /// Learn that a slot follows another, if one has done so that was not expected two times
+    /// running: else a feature may only be missing.
     fn follow(&mut self, previous: u32, slot: u32) {
-        if previous == UNKNOWN {
-            self.first = slot;
-        } else {
-            self.slots[previous as usize].next = slot;
-            let is_skipped = |slot: u32| self.slots[slot as usize].action == Action::Skip;
-            let leads_on = slot == previous + 1 && is_skipped(slot) == is_skipped(previous);
-            self.slots[previous as usize].leads_on = leads_on;
+        let Slot { next, strayed_in, .. } = self.slots[previous as usize];
+        if next == UNKNOWN || self.records - strayed_in == 1 {
+            self.lead(previous, slot);
         }
+        self.slots[previous as usize].strayed_in = self.records;
+    }
+
+    /// Let a new slot follow another, before what did so until now: it was missing there.
+    fn insert(&mut self, previous: u32, slot: u32) {
+        let behind = self.next(previous);
+        self.lead(previous, slot);
+        self.lead(slot, behind);
+    }
+
+    fn lead(&mut self, previous: u32, slot: u32) {
+        let is_skipped = |slot: u32| self.slots[slot as usize].action == Action::Skip;
+        let leads_on = slot == previous + 1 && is_skipped(slot) == is_skipped(previous);
+        let previous = &mut self.slots[previous as usize];
+        (previous.next, previous.leads_on) = (slot, leads_on);
     }
 
     fn next(&self, slot: u32) -> u32 {
-        if slot == UNKNOWN { self.first } else { self.slots[slot as usize].next }
+        self.slots[slot as usize].next
     }
 
     /// Learn from a wrong guess.
@@ -190,7 +217,7 @@ impl Names {
         let slot = &mut self.slots[slot as usize];
         slot.misses += 1;
         slot.varies = slot.misses > PATIENCE && slot.misses > self.records / 16;
-        if slot.misses == 1 || slot.missed_in + 1 == self.records {
+        if slot.misses == 1 || self.records - slot.missed_in == 1 {
             slot.guess.guess(length);
         }
         slot.missed_in = self.records;
@@ -251,8 +278,8 @@ fn entries<V: Simd, S: Sink>(
     sink: &mut S,
 ) -> Option<()> {
     let data = at.data;
-    let mut previous = UNKNOWN;
-    let mut expected = names.first;
+    let mut previous = START;
+    let mut expected = names.next(START);
     while at.pos < at.end {
         let slots = names.slots.get(expected as usize..).unwrap_or_default();
         let stride = match slots.first().map(|slot| slot.action) {
@@ -261,16 +288,23 @@ fn entries<V: Simd, S: Sink>(
                 || stride::<false, _, _>(simd, slots, at, sink),
             )?,
             Some(Action::Column(_)) => stride::<true, _, _>(simd, slots, at, sink)?,
-            _ => Stride::default(),
+            _ => Stride { strayed: true, ..Stride::default() },
         };
         if stride.entries > 0 {
             *left = left.checked_sub(stride.entries)?;
             at.pos = data.len() - stride.rest;
             previous = expected + stride.entries as u32 - 1;
-            expected = names.slots[previous as usize].next;
+            expected = names.next(previous);
             if let Some(length) = stride.unexpected {
                 names.learn(previous, length);
             }
+        }
+        if !stride.strayed {
+            continue;
+        }
+        if let Some(slot) = names.find(simd, &data[at.pos..]) {
+            names.follow(previous, slot);
+            expected = slot;
             continue;
         }
         *left = left.checked_sub(1)?;
@@ -306,6 +340,8 @@ struct Stride {
     rest: usize,
     /// The length of the last value, if another was guessed.
     unexpected: Option<usize>,
+    /// Whether they end before an entry that is not the one which was expected.
+    strayed: bool,
 }
 
 /// Go over the next entries while they are those of `slots`: all are taken, or all skipped.
@@ -322,11 +358,15 @@ fn stride<const TAKE: bool, V: Simd, S: Sink>(
     let behind = at.data.len() - at.end;
     let mut entries = 0;
     let mut unexpected = None;
+    let mut strayed = false;
     for slot in slots {
         let length = if !slot.varies && slot.guess.is_right(simd, rest) {
             slot.guess.length()
         } else {
-            let Some(length) = slot.guess.measure(simd, rest) else { break };
+            let Some(length) = slot.guess.measure(simd, rest) else {
+                strayed = true;
+                break;
+            };
             if !slot.varies {
                 unexpected = Some(length);
             }
@@ -348,7 +388,7 @@ fn stride<const TAKE: bool, V: Simd, S: Sink>(
             break;
         }
     }
-    Some(Stride { entries, rest: rest.len(), unexpected })
+    Some(Stride { entries, rest: rest.len(), unexpected, strayed })
 }
 
 /// The slot of `key`, and remember that it follows `previous`.
@@ -357,9 +397,12 @@ fn known(names: &mut Names, previous: u32, expected: u32, key: &[u8]) -> Option<
     if names.keys.get(expected as usize).is_some_and(|known| **known == *key) {
         return Some(Some(expected));
     }
+    let count = names.slots.len() as u32;
     let slot = names.slot_of(key)?;
-    if let Some(slot) = slot {
-        names.follow(previous, slot);
+    match slot {
+        Some(slot) if slot == count => names.insert(previous, slot),
+        Some(slot) => names.follow(previous, slot),
+        None => {}
     }
     Some(slot)
 }
@@ -381,7 +424,7 @@ fn feature_lists<S: Sink>(
     sink: &mut S,
 ) -> Option<()> {
     let data = at.data;
-    let mut previous = UNKNOWN;
+    let mut previous = START;
     while at.pos < at.end {
         *left = left.checked_sub(1)?;
         let entry = at.delimited(0x0a)?;
