@@ -792,6 +792,22 @@ class TestCsv:
         convert(tmp_path / "x.csv", tmp_path / "back")
         assert tree(tmp_path / "back") == tree(tmp_path / "ds")
 
+    @pytest.mark.parametrize("head", ["\n", "\r\n\n", "\ufeff\n"])
+    @pytest.mark.parametrize("names", ["a", "a,b"])
+    def test_empty_lines_before_the_header(self, tmp_path: Path, head: str, names: str) -> None:
+        # In a file of one column an empty line is a row, but only behind the names.
+        row = names.replace("a", "1").replace("b", "2")
+        (tmp_path / "x.csv").write_text(f"{head}{names}\n{row}\n")
+        expected = [{"a": 1, "b": 2} if "b" in names else {"a": 1}]
+        schema = pa.schema([(name, pa.int64()) for name in names.split(",")])
+        for number, given in enumerate((None, schema)):
+            convert(tmp_path / "x.csv", tmp_path / f"{number}", schema=given)
+            assert read_table(tmp_path / f"{number}").to_pylist() == expected
+        (tmp_path / "x.csv").write_text(f"{head}{names}\n{row}\n1,2,3\n")
+        with pytest.raises(CorruptDataError) as caught:
+            convert(tmp_path / "x.csv", tmp_path / "ds")
+        assert caught.value.row == 1
+
     def test_tabs_and_compression(self, tmp_path: Path) -> None:
         write_table(pa.table({"a": [1.0, 2.0], "b": ["x\ty", "z"]}), tmp_path / "ds")
         convert(tmp_path / "ds", tmp_path / "x.tsv.gz")

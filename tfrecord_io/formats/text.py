@@ -192,14 +192,20 @@ class CsvFormat:
 
 
 def _checked(stream: BinaryIO, delimiter: str, url: str) -> Iterator[bytes]:
-    """Give a text in which no quote is escaped by a backslash, as Spark does it.
+    """Give a text from its first line on, in which no quote is escaped by a backslash, as by Spark.
 
-    Such a quote ends the value for pyarrow, which takes what follows for more of it.
+    Such a quote ends the value for pyarrow, which takes what follows for more of it. An empty line
+    before the header would be the header where empty lines count.
     """
     ends = re.escape(delimiter).encode() + rb"\r\n"
     escaped = re.compile(rb'[%b]("[^"]*\\")[^%b"]' % (ends, ends))
     before = b"\n"
+    is_begun = False
     while data := stream.read(_PIECE_BYTES):
+        if not is_begun:
+            mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
+            rest = data[len(mark) :].lstrip(b"\r\n")
+            is_begun, data = bool(rest), mark + rest
         text = before + data
         if text.startswith((b"\n\xff\xfe", b"\n\xfe\xff")):
             raise CorruptDataError("the text is in UTF-16; save it as UTF-8", path=url)
