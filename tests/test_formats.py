@@ -11,6 +11,7 @@ import json
 import random
 import re
 import struct
+from collections.abc import Iterator
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import Any
@@ -187,7 +188,8 @@ def hold_damage_to_our_errors(path: Path, fmt: str, count: int = 50) -> None:
         ][seed % 3]
         path.write_bytes(damaged)
         try:
-            read_source(path, fmt)
+            for _ in read_source(path, fmt):
+                pass
         except TFRecordError as error:
             assert error.path == str(path), seed
             assert error.what[-2:] != ": ", seed
@@ -195,7 +197,7 @@ def hold_damage_to_our_errors(path: Path, fmt: str, count: int = 50) -> None:
             raise AssertionError(f"seed {seed}") from error
 
 
-def read_source(path: Path, fmt: str) -> None:
+def read_source(path: Path, fmt: str) -> Iterator[Any]:
     plan = plan_source(
         path,
         file_format=fmt,
@@ -207,8 +209,7 @@ def read_source(path: Path, fmt: str) -> None:
         storage_options=None,
     )
     for piece in plan.pieces:
-        for _ in read_piece(plan, piece):
-            pass
+        yield from read_piece(plan, piece)
 
 
 @pytest.mark.parametrize("fmt", FORMATS)
@@ -1308,6 +1309,15 @@ class TestAvro:
             rows = [{**row, "a": n % 3 and n} for n in range(50)]
             fastavro.writer(file, schema, rows, codec=codec, sync_interval=500)
         hold_damage_to_our_errors(tmp_path / "x.avro", "avro")
+
+    def test_large_values_come_in_small_batches(self, tmp_path: Path) -> None:
+        # So that memory is bounded, and a column never more than an array of Arrow's holds.
+        values = [bytes([n]) * 2**20 for n in range(50)]
+        fields = [{"name": "a", "type": "bytes"}]
+        self.write(tmp_path / "x.avro", fields, *({"a": value} for value in values))
+        batches = [*read_source(tmp_path / "x.avro", "avro")]
+        assert max(batch.nbytes for batch in batches) < 2**24
+        assert [value for batch in batches for value in batch["a"].to_pylist()] == values
 
     def test_fewer_records_than_a_block_has(self, tmp_path: Path) -> None:
         path = tmp_path / "x.avro"

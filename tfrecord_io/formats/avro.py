@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -35,8 +34,10 @@ from tfrecord_io.errors import (
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, said
 from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
 
-#: Rows that are made a batch, unless the values are large.
+#: Rows that are made a batch, or fewer large ones: so many bytes as the blocks have them, which are
+#: several times as many in Python.
 _BATCH_ROWS = 8192
+_BATCH_BYTES = 8 * 1024 * 1024
 
 #: Digits of Arrow's longest decimals.
 _MOST_DIGITS = 76
@@ -157,9 +158,14 @@ def _open(source: _Source) -> tuple[Any, pa.Schema]:
         return blocks, _arrow_schema(blocks.writer_schema, source.url)
 
 
-def _records(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
+def _records(blocks: Iterable[Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Give records, and how many bytes of their block each takes."""
     for block in blocks:
-        yield from block
+        start = 0
+        for record in block:
+            end = block.bytes_.tell()
+            yield record, end - start
+            start = end
         # fastavro takes the count of records for the truth.
         if block.bytes_.read(1):
             raise ValueError(f"the block at byte offset {block.offset} has more than its records")
@@ -173,12 +179,18 @@ def _refuse_codec(error: Exception, url: str) -> None:
         ) from error
 
 
-def _rows(records: Iterator[dict[str, Any]], source: _Source, done: int) -> list[dict[str, Any]]:
+def _rows(
+    records: Iterator[tuple[dict[str, Any], int]], source: _Source, done: int
+) -> list[dict[str, Any]]:
     """Return the rows of the next batch; none at the end."""
     rows: list[dict[str, Any]] = []
+    held_bytes = 0
     with source.damage_named(lambda: done + len(rows)):
-        # What came before an error is in the list.
-        rows.extend(itertools.islice(records, _BATCH_ROWS))
+        for record, size in records:
+            rows.append(record)
+            held_bytes += size
+            if len(rows) == _BATCH_ROWS or held_bytes >= _BATCH_BYTES:
+                break
     return rows
 
 
