@@ -2279,6 +2279,11 @@ def test_old_times_in_parquet_by_spark(
         (2**62, pa.timestamp("s", "America/New_York"), pa.string()),
         (2**63 - 1, pa.timestamp("ns", "Europe/Berlin"), pa.large_string()),
         (-62135596800, pa.timestamp("s", "Europe/Berlin"), pa.string()),
+        # Times that no day has.
+        (86_400, pa.time32("s"), pa.string()),
+        (-1, pa.time32("ms"), pa.large_string()),
+        (86_400 * 10**6, pa.time64("us"), pa.string_view()),
+        (2**62, pa.time64("ns"), pa.string()),
         # A day has no zone.
         (0, pa.date32(), pa.timestamp("s", "UTC")),
         (0, pa.date64(), pa.timestamp("ms", "America/New_York")),
@@ -2324,6 +2329,11 @@ def test_what_a_type_cannot_say_is_refused(
             ["1969-12-31 19:00:00-0500"],
         ),
         (pa.array([dt.date(9999, 12, 31)]), pa.string(), ["9999-12-31"]),
+        (
+            pa.array([dt.time(0), dt.time(23, 59, 59)], pa.time32("s")),
+            pa.string(),
+            ["00:00:00", "23:59:59"],
+        ),
         (pa.array([dt.date(2024, 2, 29)]), pa.timestamp("ns"), [dt.datetime(2024, 2, 29)]),
     ],
 )

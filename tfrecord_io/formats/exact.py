@@ -135,6 +135,10 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
             return _same_signs if pat.is_signed_integer(target) else None
         if pat.is_decimal(source):
             return _same_sizes
+    if pat.is_time(source) and is_text(target):
+        # The text of others is that they are out of range.
+        number = pa.int32() if source.bit_width == 32 else pa.int64()
+        return lambda before, _: _is_in_a_day(before.view(number), before)
     if pat.is_date(source) or pat.is_timestamp(source):
         if is_text(target):
             return _same_times
@@ -222,6 +226,6 @@ def _same_sizes(before: pa.Array, after: pa.Array) -> pa.Array:
     return kept
 
 
-def _is_in_a_day(before: pa.Array, after: pa.Array) -> pa.Array:
-    end = UNITS_OF_A_DAY[after.type.unit]
-    return pc.and_(pc.greater_equal(before, 0), pc.less(before, end))
+def _is_in_a_day(numbers: pa.Array, times: pa.Array) -> pa.Array:
+    end = UNITS_OF_A_DAY[times.type.unit]
+    return pc.and_(pc.greater_equal(numbers, 0), pc.less(numbers, end))
