@@ -442,10 +442,15 @@ def test_what_may_be_meant_otherwise_is_refused(text):
 
 
 def test_names_and_settings():
-    assert parse_names('a, b,"c,d"') == ["a", "b", "c,d"]
+    assert parse_names('a, b,"c,d","e\nf"') == ["a", "b", "c,d", "e\nf"]
     assert parse_setting('client_kwargs={"a": 1}') == ("client_kwargs", {"a": 1})
     assert parse_setting("key=AKIA=") == ("key", "AKIA=")
     assert parse_setting("default_block_size=5") == ("default_block_size", 5)
+
+
+def test_names_on_several_lines_are_wrong_usage(data):
+    told = run("cat", data, "--columns", "a\nb", code=2).stderr
+    assert "the end of a line stands in double quotes" in " ".join(told.split())
 
 
 @pytest.mark.parametrize("text", ["12345678", "1e5", "00", "true", "None", "[1]"])

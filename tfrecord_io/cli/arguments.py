@@ -57,7 +57,13 @@ _NUMBER = re.compile(r"[+-]?(\d+|(\d+\.\d*|\.\d+)([eE][+-]?\d+)?|\d+[eE][+-]?\d+
 
 def parse_names(text: str) -> list[str]:
     """Return names with commas between them; one that holds a comma stands in double quotes."""
-    return [name for row in csv.reader([text], skipinitialspace=True) for name in row]
+    try:
+        return [name for row in csv.reader([text], skipinitialspace=True) for name in row]
+    except csv.Error as error:
+        raise ValueError(
+            f"{text!r} is no list of names: one that holds a comma or the end of a line stands in "
+            "double quotes"
+        ) from error
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
