@@ -1381,6 +1381,23 @@ class TestColumnar:
         convert(tmp_path / "x.arrows", tmp_path / "ds", columns=["b"])
         all_equal(tmp_path / "ds", examples({"b": "x"}, {"b": "y"}))
 
+    @pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+    @pytest.mark.parametrize("is_list", [False, True])
+    def test_intervals_beside_what_is_wanted(
+        self, tmp_path: Path, make: Any, is_list: bool
+    ) -> None:
+        t, value = pa.month_day_nano_interval(), pa.MonthDayNano([1, 2, 3])
+        column = pa.array([[value]], pa.list_(t)) if is_list else pa.array([value], t)
+        table = pa.table({"a": column, "b": [5]})
+        with make(tmp_path / "x.arrow", table.schema) as writer:
+            writer.write_table(table)
+        convert(tmp_path / "x.arrow", tmp_path / "ds", columns=["b"])
+        all_equal(tmp_path / "ds", examples({"b": 5}))
+        assert convert(tmp_path / "x.arrow", tmp_path / "none", columns=[]).rows == 1
+        target = pa.list_(pa.string()) if is_list else pa.string()
+        with pytest.raises(SchemaMismatchError, match=r"'a' is .*interval.*do not fit"):
+            convert(tmp_path / "x.arrow", tmp_path / "no", schema=pa.schema({"a": target}))
+
     def test_streams_of_before_arrow_0_15_are_read(self, tmp_path: Path) -> None:
         table = pa.table({"a": [1, 2], "b": ["x", "y"]})
         options = pa.ipc.IpcWriteOptions(
