@@ -2363,6 +2363,16 @@ def test_what_a_type_can_say_is_cast(
         assert found.to_pylist() == values
 
 
+@pytest.mark.parametrize("fmt", ["parquet", "arrow", "jsonl", "tfrecord"])
+def test_nulls_among_the_values_of_a_dictionary_are_nulls(tmp_path: Path, fmt: str) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), ["x", None])
+    write_directly(pa.table([column], names=["a"]), tmp_path / "x.arrow", "arrow")
+    schema = pa.schema([pa.field("a", column.type, nullable=False)])
+    with pytest.raises(EncodeError, match="not nullable") as caught:
+        convert(tmp_path / "x.arrow", tmp_path / f"y.{fmt}", schema=schema)
+    assert (caught.value.feature, caught.value.row) == ("a", 1)
+
+
 @pytest.mark.parametrize("t", [pa.int8(), pa.int64(), None])
 def test_hexadecimal_numbers_in_csv(tmp_path: Path, t: pa.DataType | None) -> None:
     schema = None if t is None else pa.schema({"x": t})

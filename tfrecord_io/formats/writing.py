@@ -91,11 +91,12 @@ class OtherFormat:
         arrays = []
         for field, target in zip(self._fields, self._schema, strict=True):
             column = batch.column(field.name)
-            if not field.nullable:
-                refuse_null(field.name, column, row_offset)
             if not self._format.has_far_years:
                 refuse_far_times(field.name, column, row_offset)
             array = _normal(column, target.type)
+            if not field.nullable:
+                # Only now the nulls that a dictionary has among its values are counted.
+                refuse_null(field.name, array, row_offset)
             refuse_unfit_times(field.name, array, row_offset, self._format)
             arrays.append(array)
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema), frozenset()
