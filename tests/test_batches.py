@@ -165,6 +165,15 @@ def test_nulls(tmp_path: Path) -> None:
         list(tfr.batches(tmp_path / "data", batch_size=2, columns=["pair"]))
 
 
+def test_a_step_that_is_null_is_told_without_a_default_that_there_is_none_for(tmp_path):
+    steps = pa.list_(pa.list_(pa.int32(), 2))
+    table = pa.table({"x": pa.array([[[1, 2], None]], steps)})
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    with pytest.raises(tfr.SchemaMismatchError, match="lists of any length") as caught:
+        list(tfr.batches(tmp_path / "data", batch_size=1, record_type="SequenceExample"))
+    assert "defaults" not in str(caught.value)
+
+
 def test_numbers_may_be_of_numpy(data: str) -> None:
     def rows(number: Any) -> list[list[int]]:
         batches = tfr.batches(

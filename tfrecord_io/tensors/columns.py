@@ -251,7 +251,9 @@ def _null(column: TensorColumn) -> SchemaMismatchError:
             "give its feature a default_value, make it a VarLenFeature, or filter these rows out"
         )
     else:
-        advice = f"give it a value with defaults={{{column.name!r}: ...}}, or filter these rows out"
+        advice = "filter these rows out"
+        if not column.ragged_rank:
+            advice = f"give it a value with defaults={{{column.name!r}: ...}}, or {advice}"
         if column.inner is not None:
             advice += ", or read it as lists of any length with schema"
     return SchemaMismatchError(
