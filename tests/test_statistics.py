@@ -4,6 +4,7 @@ import base64
 import collections
 import contextlib
 import datetime
+import decimal
 import html.parser
 import io
 import json
@@ -441,6 +442,34 @@ class TestProgram:
         assert found["count"] == 2
         page = html_page(tfr.compute_statistics(tmp_path / "x"), "x")
         assert pat.is_duration(t) or texts[1] in page.replace(" 00:", "T00:")
+
+    @pytest.mark.parametrize("low", [0, 2**63 - 1])
+    @pytest.mark.parametrize("t", [pa.timestamp("us"), pa.duration("s")], ids=str)
+    def test_the_last_time_whose_double_is_none(self, tmp_path, t, low):
+        last = 2**63 - 1
+        tfr.write_table(pa.table({"x": pa.array([low, last, last]).view(t)}), tmp_path / "x")
+        found = json.loads(self.run(tmp_path / "x"))["features"][0]["values"]
+        text = last if pat.is_duration(t) else "+294247-01-10T04:00:54.775807"
+        assert found["max"] == found["quantiles"]["99%"] == text
+        assert (found["mean"] == text) is (low == last)
+        shown = f"{last:,}" if pat.is_duration(t) else text
+        assert shown in html_page(tfr.compute_statistics(tmp_path / "x"), "x")
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("9999999999999999.99", "-9999999999999999.99"),
+            # Of those between only the doubles are known.
+            *("1234567.25", "-0.5", "0"),
+        ],
+    )
+    def test_decimals_up_to_the_last_of_their_type(self, tmp_path, text):
+        values = pa.array([decimal.Decimal(text)] * 2, pa.decimal128(18, 2))
+        tfr.write_table(pa.table({"x": values}), tmp_path / "x", float64="cast")
+        (feature,) = tfr.compute_statistics(tmp_path / "x").features
+        found = feature.values
+        for value in (found.min, found.mean, found.max, found.quantiles["50%"]):
+            assert value == decimal.Decimal(text)
 
     def test_table_of_durations_and_booleans(self, tmp_path):
         durations = pa.array([-2, 1, 90_000], pa.duration("s"))

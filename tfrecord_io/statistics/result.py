@@ -7,12 +7,13 @@ import datetime
 import decimal
 import math
 from dataclasses import dataclass, fields
+from fractions import Fraction
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
+from tfrecord_io.cast_leaves import UNITS_OF_A_DAY, decimals
 from tfrecord_io.schema import leaf_type, schema_from_json
 from tfrecord_io.time_text import time_texts
 
@@ -157,12 +158,17 @@ def typed(value: float | None, t: pa.DataType) -> Any:
     if value is None or pat.is_floating(t):
         return value
     if pat.is_decimal(t):
-        return pa.scalar(value, pa.float64()).cast(t, safe=False).as_py()
+        last = 10**t.precision - 1
+        # The double of the last decimal of a type may be beyond it.
+        units = round(Fraction(value) * Fraction(10) ** t.scale)
+        return decimals([max(-last, min(units, last))], t)[0].as_py()
     value = round(value)
     if pat.is_boolean(t):
         return bool(value)
     if not pat.is_temporal(t):
         return value
+    # The double of the last of 64 bits is one more.
+    value = min(value, 2 ** (t.bit_width - 1) - 1)
     if pat.is_date64(t):
         # The mean of days is a day.
         value -= value % UNITS_OF_A_DAY["ms"]
