@@ -253,6 +253,12 @@ class TestFrames:
         with pytest.raises(InferenceError, match="'i'"):
             to_table(frame)
 
+    def test_an_index_takes_no_column_s_place(self) -> None:
+        # As of rows that were chosen from data which an index was written to.
+        frame = pd.DataFrame({"v": [1, 2], "__index_level_0__": [3, 4]}, index=[5, 6])
+        with pytest.raises(UnsupportedTypeError, match=r"'__index_level_0__'.*reset_index"):
+            to_table(frame)
+
     def test_rows_that_were_chosen(self, tmp_path: Path):
         frame = pd.DataFrame({"v": [1, 2, 3, 4]})
         # Of every second row, the index is a range since pandas 3.

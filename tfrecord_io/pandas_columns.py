@@ -73,6 +73,11 @@ def to_table(frame: pd.DataFrame) -> pa.Table:
         for level, name in enumerate(frame.index.names):
             # Named as pyarrow names it.
             free = f"__index_level_{level}__" if name is None or name in columns else name
+            if free in columns:
+                raise UnsupportedTypeError(
+                    f"the frame's index would become the column {free!r}, and there is one: rename "
+                    "it, or write frame.reset_index(drop=True) to leave the index out"
+                )
             columns[free] = pd.Series(frame.index.get_level_values(level), name=free)
             if free != name:
                 # Rows that were chosen, sorted or put together have such an index.
