@@ -194,7 +194,8 @@ def test_wrong_arguments_are_named(tmp_path, monkeypatch, function, arguments):
 def test_what_is_no_path_is_told(path):
     reading = (tfr.read_table, tfr.infer_schema, tfr.count_rows, tfr.verify, tfr.clean)
     writing = (tfr.convert, tfr.repair, tfr.write_index)
-    targets = [functools.partial(one, target="out") for one in writing]
-    for function in (*reading, *targets, functools.partial(tfr.write_table, TABLE)):
+    sources = [functools.partial(one, target="out") for one in writing]
+    targets = [functools.partial(one, "in") for one in writing]
+    for function in (*reading, *sources, *targets, functools.partial(tfr.write_table, TABLE)):
         with pytest.raises(tfr.OptionError, match="is not a path or URL"):
             function(path)

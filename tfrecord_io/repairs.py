@@ -20,7 +20,7 @@ from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.options import RecordType, SaveMode, choice, function
 from tfrecord_io.reading.files import Paths, as_list
 from tfrecord_io.reading.plan import plan_scan
-from tfrecord_io.storage import target_options
+from tfrecord_io.storage import path_text, target_options
 from tfrecord_io.verification import Fault, verify
 
 
@@ -118,12 +118,13 @@ def repair(
     """
     function("progress", progress)
     choice("mode", mode, SaveMode)
-    named = format_of_name(os.fspath(target))
+    name = path_text(target)
+    named = format_of_name(name)
     if named is not None and named[0] != "tfrecord":
         raise OptionError(
             f"what is repaired is TFRecord, and the target's name says {named[0]}; choose another "
             "name, and convert the data afterwards",
-            path=os.fspath(target),
+            path=name,
         )
     # It would be a pity to find that out once all is verified.
     options = target_options(target, as_list(source), storage_options, target_storage_options)
