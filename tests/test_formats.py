@@ -850,6 +850,14 @@ class TestCsv:
             with pytest.raises(CorruptDataError, match=r"quote in the header.*x\.csv"):
                 convert(tmp_path / "x.csv", tmp_path / "ds")
 
+    @pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n"])
+    @pytest.mark.parametrize("line", ['"x",', "x,", '"",'])
+    def test_an_empty_field_at_the_end_is_null(self, tmp_path: Path, line: str, end: str) -> None:
+        (tmp_path / "x.csv").write_bytes(f"a,b\ny,z\n{line}{end}".encode())
+        convert(tmp_path / "x.csv", tmp_path / "ds")
+        expected = [{"a": "y", "b": "z"}, {"a": line.strip('",'), "b": None}]
+        assert read_table(tmp_path / "ds").to_pylist() == expected
+
     @pytest.mark.parametrize("options", [{}, {"schema": pa.schema([("b", pa.int64())])}])
     def test_names_that_are_not_utf_8(self, tmp_path: Path, options: Any) -> None:
         path = tmp_path / "x.csv"

@@ -54,6 +54,8 @@ _OVERLAP_BYTES = 64 * 1024
 #: No more of a value is shown in an error.
 _SHOWN_BYTES = 60
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
 #: pyarrow counts lines from 1, the header among them.
 _ROW = re.compile(r"Row #([0-9]+)")
 
@@ -102,12 +104,12 @@ class CsvFormat:
         import pyarrow.csv as pcsv
 
         with _explained(file.url):
-            names, block_bytes, line_end = self._names(file)
+            names, block_bytes = self._names(file)
             if not names:
                 yield None
                 return
             refuse_twins(names, types, file.url)
-            with self._opened(file, line_end) as stream:
+            with self._opened(file) as stream:
                 yield pcsv.open_csv(
                     stream,
                     read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
@@ -126,16 +128,13 @@ class CsvFormat:
                     ),
                 )
 
-    def _names(self, file: InputFile) -> tuple[list[str], int, bytes]:
-        """Return the columns, none of an empty file, and how to open it.
-
-        That is the length of a block with them, and what a header lacks that is all of the file.
-        """
+    def _names(self, file: InputFile) -> tuple[list[str], int]:
+        """Return the columns, none of an empty file, and the length of a block with them."""
         import pyarrow.csv as pcsv
 
-        block_bytes, line_end = min(_NAMES_BYTES, _BLOCK_BYTES), b""
+        block_bytes = min(_NAMES_BYTES, _BLOCK_BYTES)
         while True:
-            with self._opened(file, line_end) as stream:
+            with self._opened(file) as stream:
                 try:
                     reader = pcsv.open_csv(
                         stream,
@@ -153,14 +152,10 @@ class CsvFormat:
                         raise
                     # pyarrow says so of a block without a whole line, too.
                 else:
-                    return list(reader.schema.names), max(block_bytes, _BLOCK_BYTES), line_end
-            if not _is_longer(file, block_bytes):
-                if line_end:
-                    _refuse_open_quote(file)
-                    return [], block_bytes, line_end
-                line_end = b"\n"
-                block_bytes += 1
-                continue
+                    return list(reader.schema.names), max(block_bytes, _BLOCK_BYTES)
+            if not _is_as_long(file, block_bytes):
+                _refuse_open_quote(file)
+                return [], block_bytes
             if block_bytes >= _MOST_BLOCK_BYTES:
                 raise CorruptDataError(
                     f"the first line is longer than {block_bytes // 1024**2} MiB", path=file.url
@@ -168,10 +163,9 @@ class CsvFormat:
             block_bytes *= 2
 
     @contextlib.contextmanager
-    def _opened(self, file: InputFile, line_end: bytes) -> Iterator[BinaryIO]:
+    def _opened(self, file: InputFile) -> Iterator[BinaryIO]:
         with file.open_decompressed() as stream:
-            whole = io.BytesIO(stream.read() + line_end) if line_end else stream
-            text = TextStream(_checked(whole, self.delimiter, file.url))
+            text = TextStream(_checked(stream, self.delimiter, file.url))
             with text.faults():
                 yield io.BufferedReader(text, _PIECE_BYTES)
 
@@ -192,20 +186,16 @@ class CsvFormat:
 
 
 def _checked(stream: BinaryIO, delimiter: str, url: str) -> Iterator[bytes]:
-    """Give a text from its first line on, in which no quote is escaped by a backslash, as by Spark.
+    """Give a text whose lines all end, and in which no quote is escaped by a backslash.
 
-    Such a quote ends the value for pyarrow, which takes what follows for more of it. An empty line
-    before the header would be the header where empty lines count.
+    Such a quote, as Spark writes it, ends the value for pyarrow, which takes what follows for more
+    of it. Without the end of the last line it takes nothing behind a text in quotes for an empty
+    text.
     """
     ends = re.escape(delimiter).encode() + rb"\r\n"
     escaped = re.compile(rb'[%b]("[^"]*\\")[^%b"]' % (ends, ends))
     before = b"\n"
-    is_begun = False
-    while data := stream.read(_PIECE_BYTES):
-        if not is_begun:
-            mark = data[:3] if data.startswith(b"\xef\xbb\xbf") else b""
-            rest = data[len(mark) :].lstrip(b"\r\n")
-            is_begun, data = bool(rest), mark + rest
+    for data in _pieces(stream):
         text = before + data
         if text.startswith((b"\n\xff\xfe", b"\n\xfe\xff")):
             raise CorruptDataError("the text is in UTF-16; save it as UTF-8", path=url)
@@ -219,6 +209,19 @@ def _checked(stream: BinaryIO, delimiter: str, url: str) -> Iterator[bytes]:
             )
         before = text[-_OVERLAP_BYTES:]
         yield data
+    if before[-1:] not in (b"\r", b"\n"):
+        yield b"\n"
+
+
+def _pieces(stream: BinaryIO) -> Iterator[bytes]:
+    """Give a text from its first line on: empty ones before it are none, as where they count."""
+    is_begun = False
+    while data := stream.read(_PIECE_BYTES):
+        if not is_begun:
+            data = data.removeprefix(_BYTE_ORDER_MARK).lstrip(b"\r\n")
+            is_begun = bool(data)
+        if data:
+            yield data
 
 
 def _refuse_open_quote(file: InputFile) -> None:
@@ -228,11 +231,11 @@ def _refuse_open_quote(file: InputFile) -> None:
             raise CorruptDataError("a quote in the header is not closed", path=file.url)
 
 
-def _is_longer(file: InputFile, size: int) -> bool:
+def _is_as_long(file: InputFile, size: int) -> bool:
     with file.open_decompressed() as stream:
         while size > 0 and (found := stream.read(min(size, _BLOCK_BYTES))):
             size -= len(found)
-        return size <= 0 and bool(stream.read(1))
+        return size <= 0
 
 
 class _Writer:
