@@ -845,10 +845,43 @@ class TestCsv:
             convert(tmp_path / name, tmp_path / "y.arrow", columns=["b"], mode="overwrite")
 
     def test_a_quote_that_is_not_closed(self, tmp_path: Path) -> None:
-        for data in (b'"a,b\n1,2\n', b'"a,b', b'a,"'):
+        for data in (b'"a,b\n1,2\n', b'"a,b', b'a,"', b'a"b,"c\n1,2\n'):
             (tmp_path / "x.csv").write_bytes(data)
-            with pytest.raises(CorruptDataError, match=r"quote in the header.*x\.csv"):
+            with pytest.raises(CorruptDataError, match=r"a quote is not closed.*x\.csv"):
                 convert(tmp_path / "x.csv", tmp_path / "ds")
+
+    @pytest.mark.parametrize("piece_bytes", [1, 3, 10, 1024])
+    @pytest.mark.parametrize("is_given", [False, True])
+    @pytest.mark.parametrize(
+        ("lines", "last"),
+        [
+            ('1,"x\n2,y\n3,z\n', None),
+            ('1,"x""\n', None),
+            ('"1"",\n2",5" by 6" x\n3,"', None),
+            ('1,5" x\n', '5" x'),
+            ('1,"x""""\n,"""\n', 'x""\n,"'),
+            ('1," "" "\n2, "x\n', ' "x'),
+        ],
+    )
+    def test_a_quote_in_a_value_that_is_not_closed(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        piece_bytes: int,
+        is_given: bool,
+        lines: str,
+        last: str | None,
+    ) -> None:
+        # Whatever stands behind one would become a part of the value.
+        monkeypatch.setattr(text, "_PIECE_BYTES", piece_bytes)
+        (tmp_path / "x.csv").write_text(f"a,b\n{lines}")
+        schema = pa.schema({"a": pa.string(), "b": pa.string()}) if is_given else None
+        if last is not None:
+            convert(tmp_path / "x.csv", tmp_path / "ds", schema=schema)
+            assert read_table(tmp_path / "ds")["b"].to_pylist()[-1] == last
+            return
+        with pytest.raises(CorruptDataError, match=r"a quote is not closed.*x\.csv"):
+            convert(tmp_path / "x.csv", tmp_path / "ds", schema=schema)
 
     @pytest.mark.parametrize("end", ["", "\n", "\r", "\r\n"])
     @pytest.mark.parametrize("line", ['"x",', "x,", '"",'])

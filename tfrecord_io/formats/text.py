@@ -154,7 +154,7 @@ class CsvFormat:
                 else:
                     return list(reader.schema.names), max(block_bytes, _BLOCK_BYTES)
             if not _is_as_long(file, block_bytes):
-                _refuse_open_quote(file)
+                _refuse_open_quote(file, self.delimiter)
                 return [], block_bytes
             if block_bytes >= _MOST_BLOCK_BYTES:
                 raise CorruptDataError(
@@ -165,7 +165,7 @@ class CsvFormat:
     @contextlib.contextmanager
     def _opened(self, file: InputFile) -> Iterator[BinaryIO]:
         with file.open_decompressed() as stream:
-            text = TextStream(_checked(stream, self.delimiter, file.url))
+            text = TextStream(_checked(stream, self.delimiter, file))
             with text.faults():
                 yield io.BufferedReader(text, _PIECE_BYTES)
 
@@ -185,30 +185,35 @@ class CsvFormat:
         return _Writer(stream, schema, self.delimiter)
 
 
-def _checked(stream: BinaryIO, delimiter: str, url: str) -> Iterator[bytes]:
-    """Give a text whose lines all end, and in which no quote is escaped by a backslash.
+def _checked(stream: BinaryIO, delimiter: str, file: InputFile) -> Iterator[bytes]:
+    """Give a text whose lines all end, and in which quotes are neither escaped nor left open.
 
-    Such a quote, as Spark writes it, ends the value for pyarrow, which takes what follows for more
-    of it. Without the end of the last line it takes nothing behind a text in quotes for an empty
-    text.
+    A quote that a backslash escapes, as Spark does it, ends the value for pyarrow, which takes what
+    follows for more of it, and all that stands behind one that nothing closes. Without the end of
+    the last line it takes nothing behind a text in quotes for an empty text.
     """
-    ends = re.escape(delimiter).encode() + rb"\r\n"
+    ends = _ends(delimiter)
     escaped = re.compile(rb'[%b]("[^"]*\\")[^%b"]' % (ends, ends))
     before = b"\n"
+    quotes = 0
     for data in _pieces(stream):
         text = before + data
         if text.startswith((b"\n\xff\xfe", b"\n\xfe\xff")):
-            raise CorruptDataError("the text is in UTF-16; save it as UTF-8", path=url)
+            raise CorruptDataError("the text is in UTF-16; save it as UTF-8", path=file.url)
         if b'\\"' in text and (found := escaped.search(text)):
             shown = found[1][:_SHOWN_BYTES].decode(errors="backslashreplace")
             raise CorruptDataError(
                 f"a quote in a value is escaped by a backslash, as Spark does it by default: "
                 f"{shown}; quotes in values are to be doubled: write the file with Spark's option "
                 "escape='\"'",
-                path=url,
+                path=file.url,
             )
         before = text[-_OVERLAP_BYTES:]
+        quotes += data.count(b'"')
         yield data
+    # An even number is taken for pairs: it takes another look at all of the text to know.
+    if quotes % 2:
+        _refuse_open_quote(file, delimiter)
     if before[-1:] not in (b"\r", b"\n"):
         yield b"\n"
 
@@ -224,11 +229,33 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
             yield data
 
 
-def _refuse_open_quote(file: InputFile) -> None:
-    """Raise `CorruptDataError` if a file without a whole line has a quote; others are blank."""
+def _ends(delimiter: str) -> bytes:
+    """Return what a value may stand behind, for a set of a regular expression."""
+    return re.escape(delimiter).encode() + rb"\r\n"
+
+
+def _refuse_open_quote(file: InputFile, delimiter: str) -> None:
+    """Raise `CorruptDataError` if a text ends within a value in quotes.
+
+    Quotes that stand inside of a value without quotes are characters as others.
+    """
+    begin = rb'(?<![^%b])"' % _ends(delimiter)
+    opening, whole = re.compile(begin), re.compile(begin + rb'[^"]*(?:""[^"]*)*"(?!")')
+    held = b""
     with file.open_decompressed() as stream:
-        if b'"' in stream.read():
-            raise CorruptDataError("a quote in the header is not closed", path=file.url)
+        for data in _pieces(stream):
+            text = held + data
+            # What is behind a quote tells whether it closes.
+            known = text.rstrip(b'"')
+            rest = whole.sub(b"", known)
+            found = opening.search(rest)
+            held = (rest[found.start() :] if found else rest[-1:]) + text[len(known) :]
+    if opening.search(whole.sub(b"", held)):
+        raise CorruptDataError(
+            "a quote is not closed; close it, or put a value that begins with one in quotes and "
+            "double it",
+            path=file.url,
+        )
 
 
 def _is_as_long(file: InputFile, size: int) -> bool:
