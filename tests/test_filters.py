@@ -273,6 +273,21 @@ class TestColumnsOf:
         assert rows(("x", "not in", [zero, 2])) == [1, None]
         assert rows(("x", "in", [zero, None])) == [0, 0, None]
 
+    @pytest.mark.parametrize("t", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+    def test_what_is_too_large_for_a_float_is_not_infinite(self, t):
+        values = [1.0, math.inf, -math.inf, None]
+        table = pa.table({"x": pa.array(values, pa.float64()).cast(t)})
+
+        def rows(term):
+            terms = parse([term])
+            return table.filter(expression(terms, table.schema))["x"].to_pylist()
+
+        for large in (1e300, np.float64(-1e300)):
+            assert rows(("x", "==", large)) == rows(("x", "in", [large])) == []
+            assert rows(("x", "in", [large, 1, None])) == [1.0, None]
+            assert rows(("x", "not in", [large])) == values
+        assert rows(("x", "in", [math.inf])) == [math.inf]
+
 
 class TestPossibleRows:
     @pytest.mark.parametrize("zero", [0.0, -0.0])

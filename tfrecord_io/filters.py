@@ -37,6 +37,7 @@ Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
 
 _INT64_END = 2**63
+_MOST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +206,9 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         value = _widened(value)
         if pat.is_float16(t) and operator not in _OF_NULLS:
             column = column.cast(pa.float32())
+        if (pat.is_float16(t) or pat.is_float32(t)) and operator in _OF_LISTS:
+            # Arrow would look for infinity.
+            value = [one for one in value if not _is_beyond_float32(one)]
         if pat.is_timestamp(t) and t.tz is not None:
             value = _in_zone(operator, value, t)
         elif _is_beyond_int64(value):
@@ -229,6 +233,10 @@ def _widened(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [*map(_widened, value)]
     return float(value) if isinstance(value, np.float16) else value
+
+
+def _is_beyond_float32(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value) and abs(value) > _MOST_FLOAT32
 
 
 def _in_zone(operator: str, value: Any, t: pa.DataType) -> Any:
