@@ -478,6 +478,19 @@ def test_partition_values_never_leave_the_target(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "ds"]
 
 
+def test_names_of_folders_that_have_no_room_in_one_array(tmp_path: Path) -> None:
+    rows = 1_200_000
+    names = [letter * 240 for letter in "abcdefgh"]
+    values = pa.array([1, 2], pa.int8()).take(pa.array([0] * (rows - 1) + [1]))
+    table = pa.table({"v": pa.nulls(rows), **dict.fromkeys(names, values)})
+    assert rows * len("/".join(f"{name}=1" for name in names)) > 2**31
+    write_table(table, tmp_path / "ds", partition_by=names, rows_per_task=rows)
+    assert {file.path: file.rows for file in manifest(tmp_path / "ds").files} == {
+        "/".join(f"{name}={value}" for name in names) + "/part-00000-000.tfrecord": count
+        for value, count in ((1, rows - 1), (2, 1))
+    }
+
+
 def test_declared_nullability_is_held_to(tmp_path: Path) -> None:
     schema = pa.schema([pa.field("v", pa.int64(), nullable=False), pa.field("p", pa.int64())])
     table = pa.table({"v": [1, None], "p": [1, 2]})

@@ -286,16 +286,7 @@ def _split(
     if not job.partition_by:
         yield "", prepared, None
         return
-    columns = []
-    for name in job.partition_by:
-        values = _normal_column(batch, name, job.schema.field(name).type)
-        if batch.column(name).null_count and not job.schema.field(name).nullable:
-            raise EncodeError(f"column {name!r} has a null, and is not nullable", feature=name)
-        segments = format_segments(name, values.dictionary, empty_partition=job.empty_partition)
-        columns.append(pa.array(segments, pa.string()).take(values.indices))
-    paths = columns[0] if len(columns) == 1 else pc.binary_join_element_wise(*columns, "/")
-    encoded = paths.dictionary_encode()
-    folders, codes = encoded.dictionary.to_pylist(), encoded.indices
+    folders, codes = _folders(batch, job)
     if len(folders) == 1:
         yield folders[0], prepared, None
         return
@@ -308,6 +299,29 @@ def _split(
         length = end - start
         yield folders[code], sorted_rows.slice(start, length), order.slice(start, length)
         start = end
+
+
+def _folders(batch: pa.RecordBatch, job: WriteJob) -> tuple[list[str], pa.Array]:
+    """Return the folders of a batch's rows, and which of them is each row's.
+
+    Each is named once: names for every row may have no room in one array.
+    """
+    folders = [""]
+    codes = pa.repeat(0, batch.num_rows)
+    for name in job.partition_by:
+        values = _normal_column(batch, name, job.schema.field(name).type)
+        if batch.column(name).null_count and not job.schema.field(name).nullable:
+            raise EncodeError(f"column {name!r} has a null, and is not nullable", feature=name)
+        segments = format_segments(name, values.dictionary, empty_partition=job.empty_partition)
+        # Two values may have one name.
+        encoded = pa.array(segments, pa.string()).dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        within = encoded.indices.take(values.indices)
+        pairs = pc.add(pc.multiply(codes.cast(pa.int64()), len(names)), within).dictionary_encode()
+        above = [divmod(pair, len(names)) for pair in pairs.dictionary.to_pylist()]
+        folders = [f"{folders[folder]}/{names[index]}" for folder, index in above]
+        codes = pairs.indices
+    return [folder.removeprefix("/") for folder in folders], codes
 
 
 def _normal_column(batch: pa.RecordBatch, name: str, t: pa.DataType) -> pa.DictionaryArray:
