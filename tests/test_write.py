@@ -501,6 +501,24 @@ def test_declared_nullability_is_held_to(tmp_path: Path) -> None:
     assert tree(tmp_path / "ds") == tree(tmp_path / "nullable")
 
 
+@pytest.mark.parametrize(
+    "nulls",
+    [
+        pa.array(["a", None, "a", None]),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 0, 1]), pa.array(["a", None])),
+        pa.DictionaryArray.from_arrays(pa.array([0, None, 0, 1]), pa.array(["a", None])),
+    ],
+)
+def test_nulls_in_partition_columns_that_have_none(tmp_path: Path, nulls: pa.Array) -> None:
+    schema = pa.schema([pa.field("p", pa.string(), nullable=False), pa.field("v", pa.int64())])
+    batch = pa.record_batch({"p": nulls, "v": [1, 2, 3, 4]})
+    for start, row in ((0, 1), (2, 5)):
+        batches = [batch.slice(0, 1)] * 2 * start + [batch.slice(start)]
+        with pytest.raises(EncodeError, match=rf"'p' is declared not nullable .*row {row}"):
+            write_table(batches, tmp_path / "ds", schema=schema, partition_by="p")
+    assert tree(tmp_path) == {}
+
+
 def test_a_target_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "ds").write_text("x")
     for mode in ("error", "overwrite", "append", "ignore"):

@@ -140,7 +140,7 @@ class _Attempt:
         data = batch.select(self._data_names)
         prepared, inexact = self._format.prepare(data, row_offset)
         self._inexact |= inexact
-        for path, rows, order in _split(batch, prepared, self._job):
+        for path, rows, order in _split(batch, prepared, self._job, row_offset):
             self._write_rows(path, rows, row_offset, order)
         self._bound_buffers()
 
@@ -270,7 +270,7 @@ def _with_true_row(
 
 
 def _split(
-    batch: pa.RecordBatch, prepared: pa.RecordBatch, job: WriteJob
+    batch: pa.RecordBatch, prepared: pa.RecordBatch, job: WriteJob, row_offset: int
 ) -> Iterator[tuple[str, pa.RecordBatch, pa.Array | None]]:
     """Give the rows of each partition folder.
 
@@ -286,7 +286,7 @@ def _split(
     if not job.partition_by:
         yield "", prepared, None
         return
-    folders, codes = _folders(batch, job)
+    folders, codes = _folders(batch, job, row_offset)
     if len(folders) == 1:
         yield folders[0], prepared, None
         return
@@ -301,7 +301,7 @@ def _split(
         start = end
 
 
-def _folders(batch: pa.RecordBatch, job: WriteJob) -> tuple[list[str], pa.Array]:
+def _folders(batch: pa.RecordBatch, job: WriteJob, row_offset: int) -> tuple[list[str], pa.Array]:
     """Return the folders of a batch's rows, and which of them is each row's.
 
     Each is named once: names for every row may have no room in one array.
@@ -310,8 +310,13 @@ def _folders(batch: pa.RecordBatch, job: WriteJob) -> tuple[list[str], pa.Array]
     codes = pa.repeat(0, batch.num_rows)
     for name in job.partition_by:
         values = _normal_column(batch, name, job.schema.field(name).type)
-        if batch.column(name).null_count and not job.schema.field(name).nullable:
-            raise EncodeError(f"column {name!r} has a null, and is not nullable", feature=name)
+        if values.dictionary.null_count and not job.schema.field(name).nullable:
+            null = values.dictionary.is_null().index(True).as_py()
+            raise EncodeError(
+                f"column {name!r} is declared not nullable and holds a null",
+                feature=name,
+                row=row_offset + values.indices.index(null).as_py(),
+            )
         segments = format_segments(name, values.dictionary, empty_partition=job.empty_partition)
         # Two values may have one name.
         encoded = pa.array(segments, pa.string()).dictionary_encode()
