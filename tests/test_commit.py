@@ -1083,6 +1083,30 @@ def test_things_in_the_way(tmp_path: Path) -> None:
     assert list(tree(root)) == ["p=4", "p=4/part-00001-000.tfrecord"]
 
 
+@pytest.mark.parametrize("room", [0, 1, 23, 24, 25, 200])
+def test_paths_that_are_too_long(tmp_path: Path, room: int) -> None:
+    """So long that folders have no room, or only their files, or both have it."""
+    root, longest = tmp_path / "ds", os.pathconf("/", "PC_PATH_MAX") - 1
+    write_old(root)
+    before = tree(root)
+    length = longest - room - len(str(root))
+    rest = length % 200 + 200
+    lengths = [200] * (length // 200 - 1) + [rest // 2, rest - rest // 2]
+    values = {f"p{n:02}": "v" * (size - len("/p00=")) for n, size in enumerate(lengths)}
+    table = pa.table({"v": [1], **{name: [value] for name, value in values.items()}})
+
+    def write() -> None:
+        write_table(table, root, partition_by=[*values], mode="overwrite")
+
+    if room < len("/part-00000-000.tfrecord"):
+        with pytest.raises(LayoutError, match=f"no more than {longest}; partition by fewer"):
+            write()
+        assert tree(root) == before
+    else:
+        write()
+        assert read_table(root).to_pylist() == table.to_pylist()
+
+
 def test_a_folder_in_the_place_of_the_manifest(tmp_path: Path) -> None:
     root = tmp_path / "ds"
     write_old(root)

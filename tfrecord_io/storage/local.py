@@ -200,7 +200,9 @@ class LocalStorage:
     def create_sink(  # noqa: D102
         self, path: str, final: str, note: str | None = None
     ) -> Sink:
-        del final, note
+        del note
+        if final != path:
+            _check_length(final)
         return LocalSink(path)
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
@@ -271,6 +273,19 @@ class LocalStorage:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+
+def _check_length(path: str) -> None:
+    """Raise `LayoutError` if a file that is staged could not be moved to its place."""
+    length, limit = len(os.fsencode(path)), os.pathconf("/", "PC_PATH_MAX")
+    # The system counts the NUL at the end.
+    if length >= limit:
+        raise LayoutError(
+            f"the path of a part file would have {length} bytes, and this system takes no more "
+            f"than {limit - 1}; partition by fewer columns or shorter values, or choose a shorter "
+            "path",
+            path=path,
+        )
 
 
 def _at_once(path: str, flags: int) -> int:

@@ -231,7 +231,8 @@ class Storage(Protocol):
             Where the file is staged, in a folder that is there. The same as `final` for a file that
             belongs to no job.
         final : str
-            Where it is going to be published; a store that renames looks at it then only.
+            Where it is going to be published; until then, a store that renames looks at no more
+            than whether the system takes so long a path.
         note : str, optional
             Where a store of uploads says which upload it began, before it sends a part: for a file
             whose name does not tell that the upload is ours.
