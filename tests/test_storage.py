@@ -33,6 +33,7 @@ import s3fs
 import tfrecord_io as tfr
 from tests.support.memory_clients import http_error
 from tests.support.servers import Server
+from tfrecord_io.commit.job import commit_job
 from tfrecord_io.errors import (
     CommitStateUnknownError,
     CorruptDataError,
@@ -47,6 +48,8 @@ from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, redac
 from tfrecord_io.storage import generic as fsspec_storage
 from tfrecord_io.storage.remote_sink import Spool
 from tfrecord_io.storage.s3 import MARKER, S3Storage
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 
 def shown(error: BaseException) -> str:
@@ -922,6 +925,31 @@ def test_names_that_other_file_systems_take_for_patterns(name: str) -> None:
     assert not storage.exists(f"{root}/x")
     assert storage.exists(f"{base}/a-b/x/kept")
     assert storage.exists(f"{base}/a/x/kept")
+
+
+@pytest.mark.parametrize("name", ["a//b", "./b", "../b", "a/\0b"])
+def test_names_of_objects_that_are_no_paths(name: str) -> None:
+    url = f"memory:///{uuid.uuid4().hex}"
+    _, root = open_storage(url)
+    table = pa.table({"x": [1, 2]})
+    tfr.write_table(table, url)
+    job = plan_write(table.schema, url, mode="overwrite")
+    memory = fsspec.filesystem("memory")
+    # As clients of stores of objects may name it; fsspec's own would make a path of it.
+    memory.store[f"{root}/{name}"] = memory.store[f"{root}/part-00000-000.tfrecord"]
+    try:
+        before = [path for path in memory.store if ".tfrecord-io" not in path]
+        for write in (
+            functools.partial(commit_job, job, [write_task(job, 0, [table])]),
+            functools.partial(tfr.write_table, table, url, mode="overwrite"),
+        ):
+            with pytest.raises(LayoutError, match="remove it by the store's own tools"):
+                write()
+            assert [*memory.store] == before
+    finally:
+        del memory.store[f"{root}/{name}"]
+    tfr.write_table(table, url, mode="overwrite")
+    assert tfr.read_table(url) == table
 
 
 @pytest.mark.parametrize("has_dots", [False, True])

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tfrecord_io.commit.publish import CommitRecord
+from tfrecord_io.commit.publish import CommitRecord, inside
 from tfrecord_io.commit.staging import STAGING_NAME
 from tfrecord_io.errors import (
     CommitConflictError,
@@ -63,7 +63,7 @@ def plan_commit(
     CommitConflictError
         Another job has taken the names that uploads bear.
     SchemaMismatchError, LayoutError
-        See `check_appended`; or something is in the way of a file or folder.
+        See `check_appended` and `check_removable`; or something is in the way of a file or folder.
     PermissionError
         A folder that is to be changed may not be; whether the store tells is up to it.
     """
@@ -104,6 +104,7 @@ def plan_commit(
         remove=tuple(remove),
         remove_folders=tuple(_emptied(job, tree, remove)),
     )
+    check_removable(storage, root, (*record.remove, *record.remove_folders))
     storage.check_changeable(_changes(root, tree, record))
     kept = [described[path] for path in described.keys() - {*replaced, *publish}]
     planned = _new_manifest(job, publish, manifest, kept)
@@ -366,6 +367,24 @@ def _check_places(storage: Storage, root: str, tree: Tree, publish: Iterable[str
                 "remove it",
                 path=storage.url(f"{root}/{path}"),
             )
+
+
+def check_removable(storage: Storage, root: str, paths: Iterable[str]) -> None:
+    """Raise `LayoutError` if a commit record cannot name what it is to remove.
+
+    In stores of objects names may hold what no system has in a path.
+    """
+    name = ""
+    try:
+        for name in paths:
+            inside(name)
+    except ValueError:
+        raise LayoutError(
+            "the name has a NUL, an empty part, '.' or '..' in it, and what it means hangs on who "
+            "reads it, so that overwriting does not remove it; remove it by the store's own tools, "
+            "or write elsewhere",
+            path=storage.url(f"{root}/{name}"),
+        ) from None
 
 
 def _changes(root: str, tree: Tree, record: CommitRecord) -> dict[str, set[str]]:

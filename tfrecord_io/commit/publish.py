@@ -75,17 +75,17 @@ class CommitRecord:
         value = json.loads(data)
         if not isinstance(value, dict):
             raise ValueError("it is not an object")  # noqa: TRY004 - one error for any bad text
-        check = _inside if staged_paths else str
-        publish = tuple((check(staged), _inside(final)) for staged, final in value["publish"])
+        check = inside if staged_paths else str
+        publish = tuple((check(staged), inside(final)) for staged, final in value["publish"])
         return CommitRecord(
             publish=publish,
-            remove=tuple(map(_inside, value["remove"])),
-            remove_folders=tuple(map(_inside, value["remove_folders"])),
+            remove=tuple(map(inside, value["remove"])),
+            remove_folders=tuple(map(inside, value["remove_folders"])),
         )
 
 
-def _inside(path: Any) -> str:
-    """Return a relative path; raise ``ValueError`` if it would leave its folder."""
+def inside(path: Any) -> str:
+    """Return a relative path; raise ``ValueError`` if it may leave its folder, or is not plain."""
     names = path.split("/") if isinstance(path, str) else [""]
     if names[0] == STAGING_NAME or {"", ".", ".."} & {*names}:
         raise ValueError(f"{path!r} is not a path inside the data set")

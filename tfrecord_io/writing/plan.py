@@ -17,7 +17,12 @@ import pyarrow.types as pat
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.commit.job import recover
-from tfrecord_io.commit.plan import check_appended, first_added_task, is_data_path
+from tfrecord_io.commit.plan import (
+    check_appended,
+    check_removable,
+    first_added_task,
+    is_data_path,
+)
 from tfrecord_io.commit.staging import STAGING_NAME, Staging, is_link
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import (
@@ -257,6 +262,8 @@ def _look(
     tree = storage.tree(root, skip=STAGING_NAME)
     if job.mode == "error" and (tree.files or tree.folders):
         raise _exists(storage, root)
+    if job.mode == "overwrite":
+        check_removable(storage, root, (*tree.files, *tree.folders))
     # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
     if job.mode not in ("append", "overwrite_partitions"):
         return tree, None
