@@ -12,6 +12,7 @@ import re
 import resource
 import signal
 import struct
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.frames import examples
+from tests.support.peaks import peak_bytes
 from tests.support.trees import data_files, expected_files, tree
 from tfrecord_io.commit.job import abort_job, commit_job
 from tfrecord_io.engines.local import read_table, write_table
@@ -606,6 +608,32 @@ def test_streams_are_written_in_bounded_memory(
     write_table(source(), tmp_path / "ds", rows_per_task=150_000, threads=2)
     # Ten batches of 80,000 bytes on the way, one that waits, and one in each thread's hands.
     assert most <= 13
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "pa.DictionaryArray.from_arrays([0] * n, text)",
+        "pa.ListArray.from_arrays([*range(n + 1)], pa.DictionaryArray.from_arrays([0] * n, text))",
+        "pa.ListViewArray.from_arrays([0] * n, [6000] * n, pa.array([7] * 6000))",
+        "view",
+        "pa.ListArray.from_arrays([*range(n + 1)], view)",
+    ],
+)
+def test_rows_that_share_their_values_are_written_in_bounded_memory(
+    tmp_path: Path, values: str
+) -> None:
+    code = f"""
+        import pyarrow as pa
+        text = pa.array(["x" * 50_000])
+        _, view, data = text.cast(pa.string_view()).buffers()
+        view = pa.py_buffer(view.to_pybytes()[:16] * n)
+        view = pa.Array.from_buffers(pa.string_view(), n, [None, view, data])
+        write_table(pa.table({{"x": {values}}}), f"ds{{n}}")
+    """
+    few, many = (peak_bytes(tmp_path, f"n = {rows}\n{textwrap.dedent(code)}") for rows in (6, 6000))
+    # Of the many, the values take 300 MB.
+    assert many - few < 150e6
 
 
 def test_a_failing_task_stops_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import secrets
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
@@ -25,7 +26,7 @@ from tfrecord_io.errors import CommitError, EncodeError, LimitExceededError, Sch
 from tfrecord_io.layout import format_part_path, format_segments
 from tfrecord_io.parallel import each
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
-from tfrecord_io.schema import normal_type
+from tfrecord_io.schema import is_any_list, normal_type
 from tfrecord_io.storage import Sink, open_storage
 from tfrecord_io.writing.part_writer import FileWriter, file_format
 
@@ -99,10 +100,29 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-def _decoded_bytes(column: pa.Array) -> int:
-    if pat.is_dictionary(column.type) and len(column.dictionary):
-        return int(column.dictionary.nbytes / len(column.dictionary) * len(column))
-    return int(column.nbytes)
+def _decoded_bytes(array: pa.Array) -> int:
+    """Return about how many bytes an array takes where no value stands for several rows."""
+    t = array.type
+    if not len(array):
+        return 0
+    if isinstance(t, pa.BaseExtensionType):
+        return _decoded_bytes(array.storage)
+    if pat.is_dictionary(t):
+        return _mean_bytes(array.dictionary) * len(array)
+    if pat.is_list_view(t) or pat.is_large_list_view(t):
+        return _mean_bytes(array.values) * (pc.sum(array.sizes).as_py() or 0)
+    if pat.is_string_view(t) or pat.is_binary_view(t):
+        # Each view has 16 bytes and begins with the length: columnar format, "Variable-size Binary
+        # View Layout".
+        views = np.frombuffer(array.buffers()[1], np.int32, 4 * len(array), 16 * array.offset)
+        return 16 * len(array) + int(views[::4].sum(dtype=np.int64))
+    if is_any_list(t):
+        return 8 * len(array) + _decoded_bytes(array.flatten())
+    return int(array.nbytes)
+
+
+def _mean_bytes(values: pa.Array) -> int:
+    return -(-_decoded_bytes(values) // len(values)) if len(values) else 0
 
 
 class _Folder:
