@@ -777,3 +777,25 @@ def test_limits(file):
     assert caught.value.path == str(file)
     with pytest.raises(OptionError, match="limits"):
         read_table(file, limits=7)
+
+
+@pytest.mark.parametrize("pattern", ["", "/*", "/{part-00000,part}-*", "/p*/*.tfrecord"])
+def test_rows_come_as_they_were_written_however_many_files_there_are(
+    tmp_path: Path, pattern: str
+) -> None:
+    values = [*range(1_010)]
+    table = pa.table({"v": values, "p": [0] * len(values)})
+    by = ["p"] if "/p*/" in pattern else []
+    write_table(table, tmp_path / "ds", partition_by=by, max_records_per_file=1)
+    assert read_table(f"{tmp_path}/ds{pattern}", columns=["v"])["v"].to_pylist() == values
+
+
+def test_tasks_with_long_numbers_are_read_behind_the_others(tmp_path: Path) -> None:
+    root = tmp_path / "ds"
+    root.mkdir()
+    for value, name in enumerate(("part-99998-000", "part-99999-000", "part-100000-000")):
+        write_table(pa.table({"v": [value]}), tmp_path / name)
+        (tmp_path / name / "part-00000-000.tfrecord").rename(root / f"{name}.tfrecord")
+    for value in (3, 4):
+        write_table(pa.table({"v": [value]}), root, mode="append")
+    assert read_table(root)["v"].to_pylist() == [0, 1, 2, 3, 4]

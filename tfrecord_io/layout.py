@@ -33,6 +33,10 @@ _PERCENT = re.compile("(?:%[0-9A-Fa-f]{2})+")
 _COPYING = "._COPYING_"
 
 _PART = re.compile(r"part-(?P<task>\d{5,18})-(?P<file>\d{3,18})(?P<extension>\..+)")
+#: Names of part files in which a number has more digits than usual.
+_LONG = re.compile(
+    r"part-(?!\d{5}-\d{3}\.)(?P<task>\d{5}|[1-9]\d{5,17})-(?P<file>\d{3}|[1-9]\d{3,17})(?=\.)"
+)
 _NUMBERED = re.compile(r"part-(?P<task>\d{1,18})(?!\d)")
 
 
@@ -97,6 +101,27 @@ def parse_part_name(name: str) -> tuple[int, int, str] | None:
         return None
     parsed = int(match["task"]), int(match["file"]), match["extension"]
     return parsed if format_part_name(*parsed) == name else None
+
+
+def reading_order(path: str) -> str:
+    """Return what paths are sorted by, so that the rows of part files come as they were written.
+
+    Numbers with more digits come behind those with less; all else is sorted as text.
+
+    Examples
+    --------
+    >>> sorted(["part-00000-1000.x", "part-00000-999.x", "part-00000-0.x"], key=reading_order)
+    ['part-00000-0.x', 'part-00000-999.x', 'part-00000-1000.x']
+    """
+    folder, slash, name = path.rpartition("/")
+    match = _LONG.match(name)
+    if match is None:
+        return path
+    task, file = (
+        digits.rjust(2 * len(digits) - least, "~")
+        for digits, least in ((match["task"], 5), (match["file"], 3))
+    )
+    return f"{folder}{slash}part-{task}-{file}{name[match.end() :]}"
 
 
 def next_task_index(names: Iterable[str]) -> int:

@@ -23,7 +23,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from tfrecord_io.commit.job import check_not_committing
 from tfrecord_io.commit.staging import STAGING_NAME
 from tfrecord_io.errors import DatasetChangedError
-from tfrecord_io.layout import data_set_of, is_data_name
+from tfrecord_io.layout import data_set_of, is_data_name, reading_order
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tfrecord_io.parallel import each
 from tfrecord_io.storage import FileInfo, Storage, has_query, open_storage, path_text
@@ -369,6 +369,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
                 others.add("/".join((root, *names[: min(depths)])))
                 continue
         infos.append(info)
+    infos.sort(key=lambda info: reading_order(info.path))
     if not infos and not has_manifest and storage.exists(f"{root}/{STAGING_NAME}"):
         # The folder is there for no other reason; see `tfrecord_io.commit.staging`.
         raise FileNotFoundError(
@@ -431,16 +432,17 @@ def _fitting(
     storage: Storage, pattern: str, base: str, *, may_be_missing: bool
 ) -> tuple[list[_Look | FileInfo], Iterable[str]]:
     """Return what fits in the order of its names, and the folders that it is or is in."""
-    found, *more = map(storage.glob, without_braces(pattern))
-    if more:
-        found = dict(sorted(item for one in (found, *more) for item in one.items()))
+    found: dict[str, FileInfo | None] = {}
+    for one in without_braces(pattern):
+        found |= storage.glob(one)
     if not found and not may_be_missing:
         raise FileNotFoundError(f"no file fits {storage.url(pattern)}")
     folders = {path.rstrip("/") for path, info in found.items() if info is None}
     hidden: dict[str, bool] = {}
     fitting: list[tuple[str, FileInfo | None]] = []
     places: set[str] = set()
-    for path, info in found.items():
+    for path in sorted(found, key=reading_order):
+        info = found[path]
         path = path.rstrip("/")
         folder, _, name = path.rpartition("/")
         if folder not in hidden:
