@@ -24,7 +24,7 @@ import tfrecord_io as tfr
 from tests.support.datasets import PARTITION_BY, hard_table
 from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
-from tests.support.trees import expected_files
+from tests.support.trees import expected_files, stored_files
 from tfrecord_io import convert, read_table, scan, write_table
 from tfrecord_io.commit import job as commit
 from tfrecord_io.commit import staging
@@ -36,6 +36,7 @@ from tfrecord_io.errors import (
     CommitStateUnknownError,
     DatasetExistsError,
     EncodeError,
+    LayoutError,
     UnsupportedTypeError,
 )
 from tfrecord_io.options import SaveMode
@@ -181,6 +182,34 @@ def test_a_folder_of_hdfs_that_may_not_be_changed(hdfs_server: Server, mode: Sav
     client.set_permission(f"{root}/ds/p=2", 0o777)
     assert write_as_stranger() == ""
     assert data_of(contents(store)) == AFTER[mode]
+
+
+@pytest.mark.parametrize("room", [1, 24, 25])
+def test_paths_that_are_too_long_for_hdfs(hdfs_server: Server, room: int) -> None:
+    """The folders have room, and their files in the last case only."""
+    url = f"{hdfs_server.url}/{uuid.uuid4().hex}/ds"
+    columns = [f"p{number:02}" for number in range(40)]
+    # Letters of which Java counts two.
+    length = 8000 - room + 1 - len(url.removeprefix(hdfs_server.url)) - 40 * len("/p00=")
+    sizes = [length // 40 + (number < length % 40) for number in range(40)]
+    values = {
+        name: ["\U0001f600" * 10 + "v" * (size - 20)]
+        for name, size in zip(columns, sizes, strict=True)
+    }
+    write_table(pa.table({"v": [1]}), url)
+    before = stored_files(url, {})
+
+    def overwrite() -> None:
+        table = pa.table({"v": [2], **values})
+        write_table(table, url, partition_by=columns, mode="overwrite")
+
+    if room < 25:
+        with pytest.raises(LayoutError, match="no more than 8000"):
+            overwrite()
+        assert stored_files(url, {}) == before
+    else:
+        overwrite()
+        assert read_table(url)["v"].to_pylist() == [2]
 
 
 def test_a_port_of_hdfs_at_which_nobody_listens() -> None:

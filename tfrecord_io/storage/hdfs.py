@@ -28,6 +28,7 @@ from tfrecord_io.storage.protocol import (
     Tree,
     Upload,
     as_listed,
+    check_length,
     check_names,
     check_version,
     error_number,
@@ -41,6 +42,9 @@ from tfrecord_io.storage.sending import Sender
 
 #: The client copies what it is given: so much is in the processor's cache still.
 _WRITE_BYTES = 256 * 1024
+
+#: Characters of a path: HdfsConstants.MAX_PATH_LENGTH of Apache Hadoop.
+_MAX_PATH = 8000
 
 #: Files that are kept open between ranges of them.
 _OPEN_READERS = 16
@@ -294,7 +298,10 @@ class HdfsStorage:
     def create_sink(  # noqa: D102
         self, path: str, final: str, note: str | None = None
     ) -> Sink:
-        del final, note
+        del note
+        if final != path:
+            # Java counts them so.
+            check_length(self.url(final), len(final.encode("utf-16-le")) // 2, _MAX_PATH)
         return RemoteSink(self._spool, lambda: _Stream(self, path))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102

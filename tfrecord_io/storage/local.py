@@ -28,6 +28,7 @@ from tfrecord_io.storage.protocol import (
     Tree,
     Upload,
     as_listed,
+    check_length,
     check_version,
     limited,
     may_not_change,
@@ -202,7 +203,8 @@ class LocalStorage:
     ) -> Sink:
         del note
         if final != path:
-            _check_length(final)
+            # The system counts the NUL at the end.
+            check_length(final, len(os.fsencode(final)), os.pathconf("/", "PC_PATH_MAX") - 1)
         return LocalSink(path)
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
@@ -273,19 +275,6 @@ class LocalStorage:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-def _check_length(path: str) -> None:
-    """Raise `LayoutError` if a file that is staged could not be moved to its place."""
-    length, limit = len(os.fsencode(path)), os.pathconf("/", "PC_PATH_MAX")
-    # The system counts the NUL at the end.
-    if length >= limit:
-        raise LayoutError(
-            f"the path of a part file would have {length} bytes, and this system takes no more "
-            f"than {limit - 1}; partition by fewer columns or shorter values, or choose a shorter "
-            "path",
-            path=path,
-        )
 
 
 def _at_once(path: str, flags: int) -> int:

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
 from tfrecord_io.errors import (
     CommitStateUnknownError,
     DatasetChangedError,
+    LayoutError,
     LimitExceededError,
     OptionError,
 )
@@ -232,7 +233,7 @@ class Storage(Protocol):
             belongs to no job.
         final : str
             Where it is going to be published; until then, a store that renames looks at no more
-            than whether the system takes so long a path.
+            than whether it takes so long a path.
         note : str, optional
             Where a store of uploads says which upload it began, before it sends a part: for a file
             whose name does not tell that the upload is ours.
@@ -350,6 +351,17 @@ def check_names(url: str, path: str) -> None:
         raise OptionError(
             f"{url} has an empty name, '.' or '..' between its slashes, which stores refuse or "
             "take for something else; leave it out"
+        )
+
+
+def check_length(url: str, length: int, most: int) -> None:
+    """Raise `LayoutError` if the path of a file that is to be staged is longer than stores take."""
+    if length > most:
+        raise LayoutError(
+            f"the path of a part file would have a length of {length}, and here no more than "
+            f"{most} is possible; partition by fewer columns or shorter values, or choose a "
+            "shorter path",
+            path=url,
         )
 
 
