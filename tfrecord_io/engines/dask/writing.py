@@ -133,8 +133,8 @@ def write_partition(task_index: int, given: frozenset[str], job: WriteJob, part:
     """Stage a partition: a pandas frame, or raw records; the caller gave types of some columns."""
     try:
         commit = write_task(job, task_index, _batches(job, part, given))
-    except (TFRecordError, ValueError) as error:
-        if isinstance(error, TFRecordError) and not isinstance(error, CommitError):
+    except TFRecordError as error:
+        if not isinstance(error, CommitError):
             error.what += f" (in partition {task_index} of the Dask frame)"
         raise
     return Staged(job_id=job.job_id, commit=commit)
