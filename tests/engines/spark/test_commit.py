@@ -12,12 +12,18 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.servers import s3a_options
 from tests.support.trees import stored_files, tree
+from tfrecord_io.commit.job import commit_job
 from tfrecord_io.commit.ownership import start_time
 from tfrecord_io.commit.staging import Staging
 from tfrecord_io.storage import open_storage
+from tfrecord_io.writing.attempt import write_task
+from tfrecord_io.writing.plan import plan_write
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import PySparkException  # noqa: E402
+from pyspark.sql.types import StructType  # noqa: E402
+
+from tfrecord_io.engines.spark.writing import Committed, Writer  # noqa: E402
 
 MODES = ["error", "overwrite", "append"]
 
@@ -228,3 +234,18 @@ def test_a_commit_that_is_refused(classic, remote):
         frame.write.format("tfrecord").options(**told).save(url)
     assert {*stored_files(url, options)} == {"_SUCCESS", "part-00000-000.tfrecord"}
     assert tfr.read_table(url, storage_options=options)["id"].to_pylist() == [1]
+
+
+def test_an_abort_ends_what_tasks_uploaded_though_another_job_runs(s3_server):
+    url, options = f"{s3_server.url}/{uuid.uuid4().hex}", s3_server.storage_options
+    table = pa.table({"v": [1]})
+    running, aborted = (
+        plan_write(table.schema, url, storage_options=options, mode="append") for _ in range(2)
+    )
+    kept = write_task(running, 0, [table])
+    staged = Committed(write_task(aborted, 0, [table]))
+    Writer(aborted, StructType().add("v", "long")).abort([None, staged])
+    storage, root = open_storage(url, options)
+    assert len(storage.uploads(root)) == 1
+    commit_job(running, [kept])
+    assert tfr.read_table(url, storage_options=options) == table

@@ -153,13 +153,16 @@ class Writer(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what all tasks staged."""
-        commit_job(self._job, [message.commit for message in messages if message is not None])
+        commit_job(self._job, _commits(messages))
         keep_what_is_loaded()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what was staged."""
-        del messages
-        abort_job(self._job)
+        abort_job(self._job, _commits(messages))
+
+
+def _commits(messages: Sequence[WriterCommitMessage | None]) -> list[TaskCommit]:
+    return [message.commit for message in messages if message is not None]
 
 
 class LocalWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
