@@ -1201,34 +1201,59 @@ MOUNTED = """
 import subprocess, sys
 from pathlib import Path
 from tests.test_commit import tree, write_new
-root = Path(sys.argv[1])
-subprocess.run(["mount", "-t", "tmpfs", "tmpfs", root / "p=2"], check=True)
-before = tree(root)
+root, mode, *mount = sys.argv[1:]
+subprocess.run(["mount", *mount], check=True)
+before = tree(Path(root))
 try:
-    write_new(root, sys.argv[2])
+    write_new(Path(root), mode)
 except OSError as error:
-    print(error.errno, error.filename, tree(root) == before)
+    print(error.errno, error.filename, tree(Path(root)) == before)
 """
 
-
-@pytest.mark.skipif(
+may_mount = pytest.mark.skipif(
     shutil.which("unshare") is None
     or subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode != 0,
     reason="only where one may mount",
 )
-@pytest.mark.parametrize("mode", OLD_MODES)
-def test_a_partition_folder_on_another_disk(tmp_path: Path, mode: SaveMode) -> None:
-    """No file can be renamed to there, which once showed when the commit was decided."""
-    write_old(tmp_path)
+
+
+def write_beside_mount(root: Path, mode: SaveMode, *mount: str) -> str:
+    """Write to a data set when something is mounted, for that process alone."""
     done = subprocess.run(
-        ["unshare", "-rm", sys.executable, "-c", MOUNTED, tmp_path, mode],
+        ["unshare", "-rm", sys.executable, "-c", MOUNTED, root, mode, *mount],
         cwd=REPOSITORY,
         check=False,
         capture_output=True,
         text=True,
     )
-    assert done.stdout == f"{errno.EXDEV} {tmp_path / 'p=2'} True\n", done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+@may_mount
+@pytest.mark.parametrize("what", [("-t", "tmpfs", "tmpfs"), ("--bind", "p=1")])
+@pytest.mark.parametrize("mode", OLD_MODES)
+def test_a_partition_folder_that_something_is_mounted_on(
+    tmp_path: Path, mode: SaveMode, what: tuple[str, ...]
+) -> None:
+    """No file can be renamed to there, which once showed when the commit was decided."""
+    write_old(tmp_path)
+    *options, source = what
+    place = str(tmp_path / "p=2")
+    told = write_beside_mount(tmp_path, mode, *options, f"{tmp_path}/{source}", place)
+    assert told == f"{errno.EXDEV} {place} True\n"
     assert read_table(tmp_path).num_rows == OLD.num_rows
+
+
+@may_mount
+def test_a_folder_that_is_empty_and_cannot_be_removed(tmp_path: Path) -> None:
+    write_old(tmp_path)
+    (tmp_path / "sub").mkdir()
+    told = write_beside_mount(tmp_path, "overwrite", "-t", "tmpfs", "tmpfs", str(tmp_path / "sub"))
+    assert told == ""
+    (tmp_path / "sub").rmdir()
+    assert data_files(tmp_path) == AFTER["overwrite"]
+    assert not (tmp_path / ".tfrecord-io").exists()
 
 
 # --- several jobs ---------------------------------------------------------------------------------

@@ -177,15 +177,13 @@ class LocalStorage:
 
     def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
         user = os.geteuid()
-        disk = None
         # The data set's folder, in which files are staged, is the first.
+        root = min(folders)
         for folder, names in sorted(folders.items()):
             if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
                 raise may_not_change(folder)
             status = os.stat(folder)  # noqa: PTH116
-            if disk is None:
-                disk = status.st_dev
-            if status.st_dev != disk:
+            if not _can_rename(root, folder):
                 raise OSError(
                     errno.EXDEV,
                     "the folder is on another disk than its data set, and no file can be moved to "
@@ -255,8 +253,8 @@ class LocalStorage:
         except FileNotFoundError:
             return True
         except OSError as error:
-            # POSIX allows either for a folder that is not empty.
-            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            # POSIX allows either for a folder that is not empty; another disk may be mounted there.
+            if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
                 return False
             raise
         return True
@@ -303,6 +301,19 @@ def link(source: str, target: str) -> None:
             "write to the store by its own URL, or to a local disk, and copy",
             os.path.dirname(target),  # noqa: PTH120
         ) from error
+
+
+def _can_rename(source: str, target: str) -> bool:
+    """Return whether files of one folder can be moved to another: whether they are of one mount."""
+    if os.stat(source).st_dev != os.stat(target).st_dev:  # noqa: PTH116
+        return False
+    nothing = uuid.uuid4().hex
+    try:
+        # Linux looks at the mounts first, of which a disk may have several, and for the file then.
+        Path(f"{source}/{nothing}").rename(f"{target}/{nothing}")
+    except OSError as error:
+        return error.errno != errno.EXDEV
+    return True
 
 
 def check_links(folder: str) -> None:
