@@ -6,12 +6,15 @@ import bz2
 import gzip
 import io
 import itertools
+import os
 import pickle
 import random
 import re
 import resource
 import signal
 import struct
+import subprocess
+import sys
 import textwrap
 import threading
 import time
@@ -539,6 +542,32 @@ def test_overwriting_never_removes_the_working_directory(
         with pytest.raises(LayoutError, match="working"):
             write_table(TABLE, target, mode="overwrite")
     assert (tmp_path / "work" / "thesis").exists()
+
+
+def test_overwriting_without_a_working_or_a_home_directory(tmp_path: Path) -> None:
+    # As under users whom a system does not know: they have no home without the variable.
+    code = """
+        import os, sys
+        import pyarrow as pa
+        import tfrecord_io as tfr
+        tfr.write_table(pa.table({"v": [1]}), sys.argv[1])
+        os.mkdir("gone")
+        os.chdir("gone")
+        os.rmdir("../gone")
+        os.environ.pop("HOME", None)
+        os.getuid = lambda: 2**31 - 2
+        tfr.write_table(pa.table({"v": [2]}), sys.argv[1], mode="overwrite")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path / "ds")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    assert read_table(tmp_path / "ds").to_pylist() == [{"v": 2}]
 
 
 def test_a_source_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ Engines give the job to `tfrecord_io.writing.attempt.write_task` on their worker
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -215,12 +216,20 @@ def _check_target(storage: Storage, root: str, mode: SaveMode) -> bool:
     is_folder = storage.is_folder(root) or _is_folder_by_now(storage, root)
     if mode == "overwrite" and storage.local_path(root) is not None:
         target = Path(root).resolve()
-        for place, what in ((Path.cwd(), "working"), (Path.home(), "home")):
-            if target == place.resolve() or target in place.resolve().parents:
+        for place, what in _own_folders():
+            if target == place or target in place.parents:
                 raise LayoutError(
                     f"overwriting would remove the {what} directory; choose another path", path=root
                 )
     return is_folder
+
+
+def _own_folders() -> Iterator[tuple[Path, str]]:
+    """Give the working directory and the home directory; a process may have neither."""
+    with contextlib.suppress(FileNotFoundError):
+        yield Path.cwd().resolve(), "working"
+    with contextlib.suppress(RuntimeError):
+        yield Path.home().resolve(), "home"
 
 
 def _is_folder_by_now(storage: Storage, root: str) -> bool:
