@@ -287,30 +287,42 @@ impl<'a> Block<'a> {
         let cells = Cells { rows, sizes, pos: &mut self.pos, end: &self.end };
         match (&column.nesting, &column.values, &column.template) {
             (Nesting::Bare, Values::Int64(ints), Some(template)) => {
-                cells.put(out, |pen, row, size| {
-                    if pen.template(simd, template, size - VALUE_HEADER) {
-                        pen.varint_of(ints[row] as u64, size - VALUE_HEADER);
-                    } else {
-                        column.put_entry(pen, row, size);
-                    }
-                });
+                cells.put(
+                    out,
+                    #[inline(always)]
+                    |pen, row, size| {
+                        if pen.template(simd, template, size - VALUE_HEADER) {
+                            pen.varint_of(ints[row] as u64, size - VALUE_HEADER);
+                        } else {
+                            column.put_entry(pen, row, size);
+                        }
+                    },
+                );
             }
             (Nesting::Bare, Values::Float32(bytes), Some(template)) => {
-                cells.put(out, |pen, row, size| {
-                    if pen.template(simd, template, size - VALUE_HEADER) {
-                        pen.slice(bytes, row * 4, row * 4 + 4);
-                    }
-                });
+                cells.put(
+                    out,
+                    #[inline(always)]
+                    |pen, row, size| {
+                        if pen.template(simd, template, size - VALUE_HEADER) {
+                            pen.slice(bytes, row * 4, row * 4 + 4);
+                        }
+                    },
+                );
             }
             (Nesting::Bare, Values::Bytes { offsets, data }, Some(template)) => {
-                cells.put(out, |pen, row, size| {
-                    let (from, to) = offsets.get(row);
-                    if pen.template(simd, template, to - from) {
-                        pen.slice(data, from, to);
-                    } else {
-                        column.put_entry(pen, row, size);
-                    }
-                });
+                cells.put(
+                    out,
+                    #[inline(always)]
+                    |pen, row, size| {
+                        let (from, to) = offsets.get(row);
+                        if pen.template(simd, template, to - from) {
+                            pen.slice(data, from, to);
+                        } else {
+                            column.put_entry(pen, row, size);
+                        }
+                    },
+                );
             }
             (Nesting::List(_), Values::Int64(_) | Values::Float32(_), template) => {
                 let Runs { ints, spans } = &self.runs[index];
@@ -319,16 +331,28 @@ impl<'a> Block<'a> {
                     _ => ints.bytes(),
                 };
                 let first = cells.rows.start;
-                cells.put(out, |pen, row, size| {
-                    let (start, end) = spans[row - first];
-                    column.put_run_head(simd, pen, template.as_ref(), size, end - start);
-                    pen.slice(bytes, start, end);
-                });
+                cells.put(
+                    out,
+                    #[inline(always)]
+                    |pen, row, size| {
+                        let (start, end) = spans[row - first];
+                        column.put_run_head(simd, pen, template.as_ref(), size, end - start);
+                        pen.slice(bytes, start, end);
+                    },
+                );
             }
             (Nesting::Steps { .. }, ..) => {
-                cells.put(out, |pen, row, size| column.put_steps_entry(pen, row, size));
+                cells.put(
+                    out,
+                    #[inline(always)]
+                    |pen, row, size| column.put_steps_entry(pen, row, size),
+                );
             }
-            _ => cells.put(out, |pen, row, size| column.put_entry(pen, row, size)),
+            _ => cells.put(
+                out,
+                #[inline(always)]
+                |pen, row, size| column.put_entry(pen, row, size),
+            ),
         }
     }
 }
@@ -336,8 +360,8 @@ impl<'a> Block<'a> {
 /// Add to each row's total the size of its entry, if it has one.
 #[inline(always)]
 fn add_entries(totals: &mut [usize], key: usize, sizes: &[usize]) {
-    let longest = sizes.iter().fold(0, |longest: usize, size| longest.max(*size));
     // Mostly all rows have one, and a short one.
+    let longest = longest(sizes);
     if longest != ABSENT
         && let Some(len) = short_entry_len(key, longest)
     {
@@ -346,11 +370,26 @@ fn add_entries(totals: &mut [usize], key: usize, sizes: &[usize]) {
         }
         return;
     }
+    let present = |size: &usize| if *size == ABSENT { 0 } else { *size };
+    let longest = sizes.iter().map(present).fold(0, usize::max);
+    if let Some(len) = short_entry_len(key, longest) {
+        // Without branches: which rows have nulls is hard to predict.
+        for (total, size) in totals.iter_mut().zip(sizes) {
+            *total += if *size == ABSENT { 0 } else { len - longest + size };
+        }
+        return;
+    }
     for (total, size) in totals.iter_mut().zip(sizes) {
         if *size != ABSENT {
             *total += entry_len(key, *size);
         }
     }
+}
+
+/// The largest of some sizes: `ABSENT` if a row has none.
+#[inline(always)]
+fn longest(sizes: &[usize]) -> usize {
+    sizes.iter().fold(0, |longest, size| longest.max(*size))
 }
 
 /// The size of a map entry whose list holds `size` bytes behind a key field of `key` bytes.
@@ -376,15 +415,28 @@ struct Cells<'a> {
 }
 
 impl Cells<'_> {
+    /// `put` is called in two places: that it is to be inlined into both its closure has to say.
     #[inline(always)]
     fn put(self, out: &mut [u8], mut put: impl FnMut(&mut Pen<'_>, usize, usize)) {
-        let places = self.pos.iter_mut().zip(self.end);
-        for ((row, size), (pos, end)) in self.rows.zip(self.sizes).zip(places) {
-            if *size != ABSENT {
+        if longest(self.sizes) != ABSENT {
+            let places = self.pos.iter_mut().zip(self.end);
+            for ((row, size), (pos, end)) in self.rows.zip(self.sizes).zip(places) {
                 let mut pen = Pen { out, pos: *pos, end: *end };
                 put(&mut pen, row, *size);
                 *pos = pen.pos;
             }
+            return;
+        }
+        // Without branches, as above.
+        let (mut present, mut count) = ([0; BLOCK_ROWS], 0);
+        for (index, size) in self.sizes.iter().enumerate() {
+            present[count] = index;
+            count += usize::from(*size != ABSENT);
+        }
+        for &index in &present[..count] {
+            let mut pen = Pen { out, pos: self.pos[index], end: self.end[index] };
+            put(&mut pen, self.rows.start + index, self.sizes[index]);
+            self.pos[index] = pen.pos;
         }
     }
 }

@@ -312,10 +312,9 @@ impl<'a> Column<'a> {
         }
         if let (Nesting::Bare, Some(nulls)) = (&self.nesting, self.nulls) {
             let first = into.len() - rows.len();
+            // Without branches: which rows have nulls is hard to predict.
             for (size, row) in into[first..].iter_mut().zip(rows) {
-                if nulls.is_null(row) {
-                    *size = ABSENT;
-                }
+                *size |= ABSENT * usize::from(nulls.is_null(row));
             }
         }
         bad
