@@ -66,8 +66,9 @@ struct Slot {
     /// The slot that follows, and whether it is the neighbour and is skipped, or taken, as well.
     next: u32,
     leads_on: bool,
-    /// The record in which another followed last.
+    /// The record in which another followed last, and in how many one did.
     strayed_in: u32,
+    strays: u16,
     kind: Kind,
     /// How many guesses were wrong, and the record of the last of them.
     misses: u32,
@@ -90,6 +91,7 @@ impl Slot {
             next: UNKNOWN,
             leads_on: false,
             strayed_in: 0,
+            strays: 0,
             kind: kind.unwrap_or(Kind::Bytes),
             misses: 0,
             missed_in: 0,
@@ -101,7 +103,9 @@ impl Slot {
 const UNKNOWN: u32 = u32::MAX;
 /// The slot of no name, which the first one of a record follows.
 const START: u32 = 0;
-/// So many wrong guesses of a value's length are no reason to stop guessing.
+/// So often others followed that no slot is expected any more.
+const LOST: u16 = u16::MAX;
+/// So many wrong guesses of a value's length, or of what follows, are no reason to stop guessing.
 const PATIENCE: u32 = 32;
 /// Names that nobody asked for are remembered up to this many, so that hostile files cannot fill
 /// the memory.
@@ -143,8 +147,8 @@ impl Names {
             let slot = &mut self.slots[slot as usize];
             // Strides rely on it.
             assert_eq!(slot.action == Action::Skip, action == Action::Skip, "skipped, or not");
-            let Slot { next, leads_on, strayed_in, .. } = *slot;
-            *slot = Slot { next, leads_on, strayed_in, ..Slot::new(key, action, kind) };
+            let Slot { next, leads_on, strayed_in, strays, .. } = *slot;
+            *slot = Slot { next, leads_on, strayed_in, strays, ..Slot::new(key, action, kind) };
         }
     }
 
@@ -177,21 +181,32 @@ impl Names {
         if self.unknown == Unknown::Check { Action::Check } else { Action::Skip }
     }
 
-    /// The slot of an entry that holds one short value, or that nobody asked for.
+    /// The slot of an entry that holds one short value, or that nobody asked for, and the length of
+    /// the value.
     #[inline(always)]
-    fn find<V: Simd>(&self, simd: V, entry: &[u8]) -> Option<u32> {
+    fn find<V: Simd>(&self, simd: V, entry: &[u8]) -> Option<(u32, usize)> {
         let slot = self.finder.find(entry)?;
-        self.slots[slot as usize].guess.measure(simd, entry).map(|_| slot)
+        let length = self.slots[slot as usize].guess.measure(simd, entry)?;
+        Some((slot, length))
     }
 
     /// Learn that a slot follows another, if one has done so that was not expected two times
-    /// running: else a feature may only be missing.
+    /// running: else a feature may only be missing. Where that happens often, none is expected.
+    #[inline]
     fn follow(&mut self, previous: u32, slot: u32) {
-        let Slot { next, strayed_in, .. } = self.slots[previous as usize];
-        if next == UNKNOWN || self.records - strayed_in == 1 {
+        let Slot { next, strayed_in, strays, .. } = self.slots[previous as usize];
+        if strays == LOST {
+            return;
+        }
+        let is_lost = u32::from(strays) > PATIENCE.max(self.records / 8);
+        if is_lost {
+            self.lead(previous, UNKNOWN);
+        } else if next == UNKNOWN || self.records - strayed_in == 1 {
             self.lead(previous, slot);
         }
-        self.slots[previous as usize].strayed_in = self.records;
+        let previous = &mut self.slots[previous as usize];
+        previous.strayed_in = self.records;
+        previous.strays = if is_lost { LOST } else { (strays + 1).min(LOST - 1) };
     }
 
     /// Let a new slot follow another, before what did so until now: it was missing there.
@@ -302,12 +317,26 @@ fn entries<V: Simd, S: Sink>(
         if !stride.strayed {
             continue;
         }
-        if let Some(slot) = names.find(simd, &data[at.pos..]) {
-            names.follow(previous, slot);
-            expected = slot;
-            continue;
+        if at.pos == at.end {
+            break;
         }
         *left = left.checked_sub(1)?;
+        if let Some((found, length)) = names.find(simd, &data[at.pos..]) {
+            names.follow(previous, found);
+            let slot = &names.slots[found as usize];
+            let value_at = at.pos + slot.guess.header_len();
+            let value = Span { at: value_at, end: value_at + length };
+            let is_taken = match slot.action {
+                Action::Column(column) => sink.short(column as usize, slot.kind, data, value),
+                _ => true,
+            };
+            if value.end > at.end || !is_taken {
+                return None;
+            }
+            at.pos = value.end;
+            (previous, expected) = (found, slot.next);
+            continue;
+        }
         let entry = at.delimited(0x0a)?;
         let mut fields = at.within(entry);
         let key = fields.delimited(0x0a)?;
