@@ -321,16 +321,9 @@ def _units(number: Decimal, t: pa.DataType) -> Fraction:
 _MOST_DIGITS = 200
 
 
-def only_columns(
-    parsed: list[list[Term]] | pc.Expression | None, schema: pa.Schema
-) -> pc.Expression | None:
-    """Return what must hold of these columns alone if the filters are to hold, or None.
-
-    Of an expression that is known only if it needs no other column; see `excluded`.
-    """
+def only_columns(parsed: list[list[Term]], schema: pa.Schema) -> pc.Expression | None:
+    """Return what must hold of these columns alone if the terms are to hold, or None."""
     known = set(schema.names)
-    if not isinstance(parsed, list):
-        return None
     groups = [[term for term in group if term[0] in known] for group in parsed]
     return expression(groups, schema) if all(groups) else None
 

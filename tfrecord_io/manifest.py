@@ -117,8 +117,6 @@ class Manifest:
         ManifestError
             It is a manifest of ours that is damaged, hostile, or of a newer version.
         """
-        if len(data) > MAX_MANIFEST_BYTES:
-            raise ManifestError(f"the manifest is longer than {MAX_MANIFEST_BYTES} bytes")
         try:
             value = json.loads(data, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
