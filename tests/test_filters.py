@@ -617,6 +617,31 @@ def test_a_text_stands_for_a_value_of_the_column(text, value):
     assert table.filter(other).num_rows == 0
 
 
+@pytest.mark.parametrize("filters", [[("row", ">", 1)], field("row") > 1])
+def test_columns_may_bear_any_name(tmp_path, filters):
+    write_table(pa.table({"row": [1, 2], "row_": [3, 4]}), tmp_path / "data")
+    kept = read_table(tmp_path / "data", filters=filters)
+    assert kept.to_pylist() == [{"row": 2, "row_": 4}]
+
+
+@pytest.mark.parametrize("partition_by", [(), "price"])
+@pytest.mark.parametrize(
+    ("term", "told"),
+    [
+        (("price", "==", "cheap"), "'price', which is decimal128.5, 2., with 'cheap'"),
+        (("price", "==", b"1.50"), "'price', which is decimal128.5, 2., with b'1.50'"),
+        (("price", "in", ["1.50", None]), "'price', which is decimal128.5, 2., with"),
+        (("price", "in", [1.5, "1.50"]), "'price' with"),
+    ],
+)
+def test_decimals_are_compared_with_numbers_alone(tmp_path, partition_by, term, told):
+    prices = pa.array([decimal.Decimal("1.50"), None], pa.decimal128(5, 2))
+    table = pa.table({"price": prices, "n": [1, 2]})
+    write_table(table, tmp_path / "data", partition_by=partition_by)
+    with pytest.raises(OptionError, match=told):
+        read_table(tmp_path / "data", filters=[term])
+
+
 @pytest.mark.parametrize("t", [pa.int8(), pa.bool_(), pa.date32(), pa.timestamp("us", "UTC")])
 def test_a_text_that_stands_for_no_value(t):
     with pytest.raises(OptionError, match="'x' with 'soon'"):

@@ -330,6 +330,7 @@ def test_times_that_clocks_left_out_and_went_through_twice(
         (pa.decimal128(3, 0), "1000"),
         (pa.decimal128(3, 0), "1.5"),
         (pa.decimal128(3, 3), "15611.902743064666714e-54"),
+        (pa.decimal128(5, 2), "1e-1997"),
         (pa.decimal128(3, 0), "x"),
         (pa.date32(), "2026-02-30"),
         (pa.timestamp("s"), "soon"),

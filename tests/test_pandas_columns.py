@@ -214,9 +214,12 @@ class TestDtypes:
             to_arrow(column.rename("v"))
 
     def test_categories(self):
+        t = pd.ArrowDtype(pa.string())
+        chunks = pd.Index(pd.concat([pd.Series(["a"], dtype=t), pd.Series(["b"], dtype=t)]))
         for column in (
             pd.Series(["b", None, "a", "b"], dtype="category"),
             pd.Series(["b", None, "a", "b"], dtype="string[pyarrow]").astype("category"),
+            pd.Series(pd.Categorical.from_codes([1, -1, 0, 1], categories=chunks)),
         ):
             assert to_arrow(column).to_pylist() == ["b", None, "a", "b"]
         with pytest.raises(InferenceError, match=r"'v'.*datetime"):

@@ -399,6 +399,9 @@ class TestColumns:
             read_table(path, columns=["lable"])
         with pytest.raises(OptionError, match="it has 'label', 'weight'"):
             read_table(path, columns=["zzz"])
+        write_table(pa.table({}), tmp_path / "b")
+        with pytest.raises(OptionError, match=r"'label'.*it has no columns"):
+            read_table(tmp_path / "b", columns=["label"])
 
     @pytest.mark.parametrize("columns", ["n", ["n", "n"], 7])
     def test_wrong(self, file, columns):
@@ -408,6 +411,16 @@ class TestColumns:
     def test_a_schema_is_arrows(self, file):
         with pytest.raises(OptionError, match="schema is a dict; it must be"):
             plan_scan(file, schema={"a": pa.int64()})
+
+    @pytest.mark.parametrize("of_items", [False, True])
+    def test_a_schema_keeps_its_metadata(self, file, of_items):
+        for metadata in (None, {"a": "1"}, {"a": "2"}, None):
+            field = pa.field("l", pa.list_(pa.field("item", pa.int32(), metadata=metadata)))
+            if not of_items:
+                field = pa.field("n", pa.int32(), metadata=metadata)
+            read = read_table(file, schema=pa.schema([field]))
+            assert read.schema.field(0).equals(field, check_metadata=True)
+            assert read[0].type.equals(field.type, check_metadata=True)
 
     def test_schema_names_a_column_twice(self, file):
         schema = pa.schema([("n", pa.int64()), ("n", pa.int64())])
@@ -777,6 +790,8 @@ def test_limits(file):
     assert caught.value.path == str(file)
     with pytest.raises(OptionError, match="limits"):
         read_table(file, limits=7)
+    with pytest.raises(OptionError, match="max_record_bytes is 2147483648; protobuf ends at 2147"):
+        Limits(max_record_bytes=2**31)
 
 
 @pytest.mark.parametrize("pattern", ["", "/*", "/{part-00000,part}-*", "/p*/*.tfrecord"])

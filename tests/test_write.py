@@ -105,6 +105,16 @@ class Stream:
         return self._table.__arrow_c_stream__(requested_schema)
 
 
+class Batch:
+    """What a batch of other libraries looks like."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._batch = table.combine_chunks().to_batches()[0]
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
 def dressed(table: pa.Table) -> pa.Table:
     """The same values in other types of the same normal form."""
     return pa.table(
@@ -126,6 +136,7 @@ SOURCES: dict[str, Callable[[pa.Table], Any]] = {
     "single rows": lambda t: (t.slice(n, 1) for n in range(t.num_rows)),
     "batches": lambda t: t.to_batches(11),
     "stream": Stream,
+    "batch of others": Batch,
     "data set of Arrow": ds.dataset,
     "scanner": lambda t: ds.dataset(t).scanner(batch_size=7),
     "dressed": dressed,
@@ -344,6 +355,7 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "partition column twice": ({"partition_by": ["p", "p"]}, OptionError),
     "all columns": ({"partition_by": list("abpq")}, LayoutError),
     "list as partition": ({"partition_by": "l"}, LayoutError),
+    "one of two columns as partition": ({"partition_by": "l"}, LayoutError),
     "mode": ({"mode": "replace"}, OptionError),
     "record type": ({"record_type": "Sample"}, OptionError),
     "compression": ({"compression": "rar"}, OptionError),
@@ -367,6 +379,8 @@ def test_refusals_write_nothing(tmp_path: Path, case: str) -> None:
     table = TABLE.drop_columns(["c"])
     if case == "list as partition":
         table = table.append_column("l", pa.array([[1]] * 50))
+    if case == "one of two columns as partition":
+        table = table.append_column("l", table["p"]).append_column("l", table["p"])
     with pytest.raises(error):
         write_table(table, tmp_path / "new" / "ds", **options)
     assert tree(tmp_path) == {}

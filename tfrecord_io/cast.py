@@ -156,7 +156,7 @@ def from_wire(
         # Of extension types that others define, pyarrow makes no hash.
         plan = _reading_plan.__wrapped__(batch.schema, schema)
     if not plan.schema.equals(schema, check_metadata=True):
-        # The cache holds the plan of a schema that is equal but for names of list items.
+        # The cache holds the plan of a schema that is equal but for metadata.
         plan = _reading_plan.__wrapped__(batch.schema, schema)
     _check_room_for_nulls(batch, schema, place)
     arrays, found = plan.run(batch)
