@@ -18,7 +18,7 @@ import contextlib
 import functools
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, get_args
 
@@ -58,6 +58,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 #: pyarrow counts lines from 1, the header among them.
 _ROW = re.compile(r"Row #([0-9]+)")
+_COLUMN = re.compile(r"In CSV column #([0-9]+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +104,10 @@ class CsvFormat:
         """Open a file; None for one that is empty."""
         import pyarrow.csv as pcsv
 
-        with _explained(file.url):
+        known: list[str] = []
+        with _explained(file.url, known):
             names, block_bytes = self._names(file)
+            known += names
             if not names:
                 yield None
                 return
@@ -353,19 +356,21 @@ def _is_parsed(t: pa.DataType) -> bool:
 
 
 @contextlib.contextmanager
-def _explained(url: str) -> Iterator[None]:
-    """Raise what pyarrow says of a file's text as an error with path and row."""
+def _explained(url: str, names: Sequence[str]) -> Iterator[None]:
+    """Raise what pyarrow says of a file's text as an error with path, row and column."""
     try:
         yield
     except pa.ArrowException as error:
         match = _ROW.search(str(error))
         row = int(match[1]) - 2 if match else None
         if "conversion error" in str(error):
+            column = _COLUMN.search(str(error))
             raise SchemaMismatchError(
                 f"a value does not fit its column: {said(error)}; types were told by the first "
                 f"{_BLOCK_BYTES // 1024**2} MiB of the file or by the schema: give a schema in "
                 "which this column has another type",
                 path=url,
+                feature=names[int(column[1])] if column else None,
                 row=row,
             ) from error
         what = f"the file cannot be read: {said(error)}"
