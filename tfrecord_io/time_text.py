@@ -69,15 +69,13 @@ def _with_year(text: str, year: int) -> str:
 def far_times(texts: pa.Array, t: pa.DataType) -> pa.Array:
     """Return dates or timestamps for texts some of which have years with a sign.
 
-    Texts that have none, and types without a year, are given back as they are.
+    Texts that have none are given back as they are.
 
     Raises
     ------
     pyarrow.ArrowInvalid
         A text is no time of the type.
     """
-    if not is_day_or_instant(t):
-        return texts
     is_far = pc.match_substring_regex(texts, _FAR)
     if not pc.any(is_far).as_py():
         return texts

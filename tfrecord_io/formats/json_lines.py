@@ -175,8 +175,6 @@ def _may_change(array: pa.Array, text: JsonText) -> bool:
     values = leaves(array)
     if pat.is_decimal(values.type):
         return text.has_far or abs(values.type.scale) > MOST_SCALE
-    if not pat.is_floating(values.type):
-        return False
     found = pc.greater_equal(pc.abs(values), float(INTEGERS_END))
     if text.has_tiny:
         found = pc.or_(found, pc.equal(values, 0.0))

@@ -132,9 +132,6 @@ class _SinkFile(io.RawIOBase):
         self._sink.write(copied)
         return len(copied)
 
-    def tell(self) -> int:
-        return self._sink.size
-
 
 class _CompressedFile(io.RawIOBase):
     """A sink as a file object that compresses what is written."""
@@ -144,7 +141,6 @@ class _CompressedFile(io.RawIOBase):
     ) -> None:
         self._sink = sink
         self._stream = compressor(compression, level, map_pieces)
-        self._taken = 0
 
     def writable(self) -> bool:
         return True
@@ -152,11 +148,7 @@ class _CompressedFile(io.RawIOBase):
     def write(self, data: Any) -> int:
         copied = bytes(data)
         self._sink.write(self._stream.compress(copied))
-        self._taken += len(copied)
         return len(copied)
-
-    def tell(self) -> int:
-        return self._taken
 
     def finish(self) -> None:
         self._sink.write(self._stream.flush())
