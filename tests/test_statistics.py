@@ -12,6 +12,7 @@ import os
 import re
 import threading
 import traceback
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -151,6 +152,38 @@ class TestValues:
         assert s.missing == 1
         assert [(x.count, x.min, x.max) for x in s.lengths] == [(3, 0, 2), (3, 1, 2)]
         assert (s.values.count, s.values.mean) == (4, 2.5)
+
+    @pytest.mark.parametrize(
+        ("t", "values", "mean"),
+        [
+            (pa.decimal128(5, 2), ["1.25", "2.50", "3.30"], "2.35"),
+            (pa.decimal128(9, 0), ["-999999999", "999999999"], "0"),
+            (pa.decimal128(5, -3), ["12E3", "-4E3"], "4E3"),
+            # The nearest float is 1.
+            (pa.decimal256(76, 76), ["0." + "9" * 76], "0." + "9" * 76),
+        ],
+    )
+    def test_decimals_are_decimals(self, tmp_path, t, values, mean):
+        values = [*map(decimal.Decimal, values)]
+        table = pa.table({"x": pa.array([*values, None], t)})
+        tfr.write_table(table, tmp_path / "d", float64="cast")
+        found = features(tmp_path / "d")["x"]
+        assert (found.type, found.missing, found.values.count) == (str(t), 1, len(values))
+        assert (found.values.min, found.values.max) == (min(values), max(values))
+        assert found.values.mean == decimal.Decimal(mean)
+        (shown,) = tfr.compute_statistics(tmp_path / "d").to_json()["features"]
+        assert decimal.Decimal(shown["values"]["max"]) == max(values)
+
+    def test_types_that_others_define(self, tmp_path):
+        tfr.write_table(pa.table({"ok": [1, 0, None]}), tmp_path / "ok")
+        ok = features(tmp_path / "ok", schema=pa.schema([("ok", pa.bool8())]))["ok"]
+        assert (ok.missing, ok.values.count, ok.values.min, ok.values.max) == (1, 2, 0, 1)
+        steps = pa.table({"s": [[[1, 2], [3, 4]], [[5, 6]]]})
+        tfr.write_table(steps, tmp_path / "s", record_type="SequenceExample")
+        schema = pa.schema([("s", pa.list_(pa.fixed_shape_tensor(pa.int64(), [2])))])
+        s = features(tmp_path / "s", schema=schema, record_type="SequenceExample")["s"]
+        assert [(x.count, x.min, x.max) for x in s.lengths] == [(2, 1, 2), (3, 2, 2)]
+        assert (s.values.count, s.values.min, s.values.max) == (6, 1, 6)
 
     def test_nans_and_infinities(self, tmp_path):
         values = [1.0, float("nan"), float("inf"), -0.0, 0.0, float("nan")]
@@ -342,6 +375,34 @@ class Page(html.parser.HTMLParser):
 
 
 class TestPage:
+    @pytest.mark.parametrize(
+        ("start", "kind"),
+        [
+            (PNG, "png"),
+            (b"\xff\xd8\xff\xe0", "jpeg"),
+            (b"GIF89a", "gif"),
+            (b"RIFF\x04\0\0\0WEBP", "webp"),
+            (b"RIFF\x04\0\0\0WAVE", None),
+        ],
+    )
+    def test_images_are_known_by_how_they_begin(self, tmp_path, start, kind):
+        tfr.write_table(pa.table({"image": [start + bytes([0, 255])]}), tmp_path / "x")
+        page = Page(html_page(tfr.compute_statistics(tmp_path / "x"), "x"))
+        found = [source.partition(";")[0] for source in page.sources if "base64" in source]
+        assert found == ([] if kind is None else [f"data:image/{kind}"])
+
+    def test_nans_are_counted(self, tmp_path):
+        data = pa.table({"x": pa.array([0.5, float("nan"), float("nan")], pa.float32())})
+        tfr.write_table(data, tmp_path / "x")
+        page = html_page(tfr.compute_statistics(tmp_path / "x"), "x")
+        assert re.search(r"NaN(<[^>]*>)+2<", page)
+
+    def test_sizes_have_units(self, tmp_path):
+        tfr.write_table(pa.table({"x": [1]}), tmp_path / "x")
+        found = tfr.compute_statistics(tmp_path / "x")
+        for size, text in [(999, "999 bytes"), (2_500, "2.5 kB"), (3 * 10**15, "3,000.0 TB")]:
+            assert text in Page(html_page(replace(found, bytes=size), "x")).text
+
     def test_plots_and_images(self, tmp_path):
         data = pa.table({"image": [PNG] * 3, "x": [1, 2, 3]})
         tfr.write_table(data, tmp_path / "images")
@@ -496,6 +557,17 @@ class TestProgram:
         assert max(len(line.rstrip()) for line in lines) <= width
         (city,) = [line for line in lines if line.startswith("city")]
         assert city.split()[:7] == ["city", "string", "0.0%", "0-4", "B", "5", "Rome"]
+
+    def test_table_of_nans(self, tmp_path):
+        data = pa.table({"all": [float("nan")] * 2, "some": [0.5, float("nan")]})
+        tfr.write_table(data, tmp_path / "x", float64="cast")
+        console = Console(file=io.StringIO(), width=100)
+        console.print(statistics_table(tfr.compute_statistics(tmp_path / "x"), 100))
+        lines = console.file.getvalue().splitlines()
+        (every,) = [line for line in lines if line.startswith("all")]
+        (some,) = [line for line in lines if line.startswith("some")]
+        assert " 2 NaN" in every
+        assert "mean 0.50, 1 NaN" in some
 
     def test_page(self, dataset, tmp_path):
         assert self.run(dataset, "--html", tmp_path / "page.html") == ""

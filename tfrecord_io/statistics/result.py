@@ -7,13 +7,12 @@ import datetime
 import decimal
 import math
 from dataclasses import dataclass, fields
-from fractions import Fraction
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.cast_leaves import UNITS_OF_A_DAY, decimals
+from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 from tfrecord_io.schema import leaf_type, schema_from_json
 from tfrecord_io.time_text import time_texts
 
@@ -153,15 +152,18 @@ class Statistics:
         return value  # type: ignore[no-any-return]
 
 
+#: Floats and decimals of Arrow have fewer digits, on both sides of the point together.
+_CONTEXT = decimal.Context(prec=500)
+
+
 def typed(value: float | None, t: pa.DataType) -> Any:
     """Return a number as a value of a column's type, as `NumberStatistics` has them."""
     if value is None or pat.is_floating(t):
         return value
     if pat.is_decimal(t):
-        last = 10**t.precision - 1
-        # The double of the last decimal of a type may be beyond it.
-        units = round(Fraction(value) * Fraction(10) ** t.scale)
-        return decimals([max(-last, min(units, last))], t)[0].as_py()
+        # Where a float is beyond all of the type, Arrow (26.0.1) makes a zero of it.
+        most = decimal.Decimal((0, (9,) * t.precision, -t.scale))
+        return max(-most, min(most, decimal.Decimal(value).quantize(most, context=_CONTEXT)))
     value = round(value)
     if pat.is_boolean(t):
         return bool(value)
