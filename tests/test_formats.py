@@ -42,7 +42,7 @@ from tfrecord_io.errors import (
     UnsupportedTypeError,
 )
 from tfrecord_io.filters import filter_batch
-from tfrecord_io.formats import get_format, json_lines, text, writing
+from tfrecord_io.formats import base, get_format, json_lines, text, writing
 from tfrecord_io.formats.base import InputFile, divided
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.formats.exact import exact_cast
@@ -515,6 +515,46 @@ class TestGroups:
 
 class TestSchemas:
     """Values are cast exactly, or refused with file, column and row."""
+
+    @pytest.mark.parametrize("fmt", ["csv", "jsonl", "parquet", "arrow", "orc", "avro"])
+    def test_a_null_where_none_may_be(self, tmp_path: Path, fmt: str) -> None:
+        path = tmp_path / f"x.{fmt}"
+        table = pa.table({"x": [1, None, 3], "y": [1, 2, 3]})
+        write_directly(table, tmp_path / "in.arrow", "arrow")
+        convert(tmp_path / "in.arrow", path)
+        schema = pa.schema([("y", pa.int64()), pa.field("x", pa.int64(), nullable=False)])
+        with pytest.raises(SchemaMismatchError, match="'x' has a null, and the schema") as caught:
+            convert(path, tmp_path / "ds", schema=schema)
+        error = caught.value
+        assert (error.path, error.feature, error.row) == (str(path), "x", 1)
+        assert not (tmp_path / "ds").exists()
+
+    def test_a_piece_whose_rows_before_nobody_counted(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(base, "PIECE_BYTES", 1)
+        path = tmp_path / "x.arrow"
+        table = pa.concat_tables([pa.table({"x": pa.array([n], pa.int64())}) for n in (1, 2, None)])
+        write_directly(table, path, "arrow")
+        schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
+        with pytest.raises(SchemaMismatchError, match="'x' has a null, and the schema") as caught:
+            convert(path, tmp_path / "ds", schema=schema)
+        error = caught.value
+        assert (error.path, error.feature, error.row) == (str(path), "x", None)
+
+    @pytest.mark.parametrize("fmt", ["parquet", "arrow"])
+    def test_types_that_others_define(self, tmp_path: Path, fmt: str) -> None:
+        flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
+        days = pa.ExtensionArray.from_storage(
+            pa.opaque(pa.date32(), "day", "others"), pa.array([0, None], pa.date32())
+        )
+        path = tmp_path / f"x.{fmt}"
+        write_directly(pa.table({"x": flags, "day": days}), path, fmt)
+        convert(path, tmp_path / "ds", schema=pa.schema([("x", pa.bool_()), ("day", pa.date32())]))
+        assert read_table(tmp_path / "ds").to_pydict() == {
+            "x": [True, False],
+            "day": [dt.date(1970, 1, 1), None],
+        }
 
     def refuse(self, tmp_path: Path, path: Path, t: pa.DataType, row: int) -> None:
         with pytest.raises(SchemaMismatchError, match="give the column another type") as caught:
@@ -1399,6 +1439,23 @@ class TestAvro:
         convert(tmp_path / "x.avro", tmp_path / "ds")
         assert read_table(tmp_path / "ds").to_pylist() == [{"a": 1, "n": None}]
 
+    @pytest.mark.parametrize(
+        ("schema", "value"),
+        [
+            ("string", "a"),
+            (["null", "long"], 1),
+            ({"type": "array", "items": "int"}, [1]),
+        ],
+    )
+    def test_values_that_are_no_records(self, tmp_path: Path, schema: Any, value: Any) -> None:
+        path = tmp_path / "x.avro"
+        with path.open("wb") as file:
+            fastavro.writer(file, schema, [value])
+        with pytest.raises(UnsupportedTypeError, match="values that are no records") as caught:
+            convert(path, tmp_path / "ds")
+        assert caught.value.path == str(path)
+        assert not (tmp_path / "ds").exists()
+
     def test_names_that_avro_does_not_allow(self, tmp_path: Path) -> None:
         write_table(pa.table({"a b": [1]}), tmp_path / "ds")
         with pytest.raises(OptionError, match="'a b'"):
@@ -1606,6 +1663,11 @@ class TestColumnar:
             path = tmp_path / f"{name}.parquet"
             convert(tmp_path / "ds", path, compression=compression)
             assert pq.ParquetFile(path).metadata.row_group(0).column(0).compression == name
+        for compression in ("lz4", "zstd"):
+            path = tmp_path / f"{compression}.arrow"
+            convert(tmp_path / "ds", path, compression=compression)
+            with pa.ipc.open_file(path) as reader:
+                assert reader.read_all().to_pydict() == {"a": [1, 2]}
         for fmt, bad in [
             ("parquet", "bzip2"),
             ("orc", "gzip"),
@@ -2003,6 +2065,30 @@ def test_decimals_in_csv(tmp_path, t):
         assert (caught.value.path, caught.value.row) == (str(path), 1)
 
 
+@pytest.mark.parametrize(
+    ("t", "bad"),
+    [
+        (pa.bool_(), "yes"),
+        (pa.date32(), "2026-02-30"),
+        (pa.timestamp("s"), "soon"),
+        (pa.time32("s"), "24:00:01"),
+        (pa.uint8(), "256"),
+        (pa.binary(2), "abc"),
+    ],
+)
+@pytest.mark.parametrize("columns", ["xy", "yx", "x"])
+def test_texts_in_csv_that_are_no_values_of_a_type(tmp_path, t, bad, columns):
+    path, schema = tmp_path / "x.csv", pa.schema([("x", t), ("y", pa.int64())])
+    path.write_text(f"z,y,x\n,1,\n,2,{bad}\n")
+    schema = pa.schema([schema.field(name) for name in columns])
+    told = f"does not fit its column.*{bad if t != pa.binary(2) else '3-byte'}.*another type"
+    with pytest.raises(SchemaMismatchError, match=told) as caught:
+        convert(path, tmp_path / "ds", schema=schema)
+    error = caught.value
+    assert (error.path, error.feature, error.row) == (str(path), "x", 1)
+    assert not (tmp_path / "ds").exists()
+
+
 @pytest.mark.parametrize("t", DECIMALS)
 def test_texts_in_json_that_are_no_decimals(tmp_path, t):
     path = tmp_path / "x.jsonl"
@@ -2010,6 +2096,35 @@ def test_texts_in_json_that_are_no_decimals(tmp_path, t):
     with pytest.raises(SchemaMismatchError, match="'a' is not a valid decimal") as caught:
         convert(path, tmp_path / "ds", schema=pa.schema([("x", t)]))
     assert caught.value.path == str(path)
+
+
+@pytest.mark.parametrize(
+    ("last", "error", "told"),
+    [
+        ('{"x": "a", "y": 1e2}', SchemaMismatchError, "'x' holds a, which is no decimal"),
+        ('{"x": "NaN", "y": 1e2}', SchemaMismatchError, "'x' holds NaN, which is no decimal"),
+        ('{"x": 1e-99999999999999999999}', SchemaMismatchError, "'x' holds 1e-9.*no decimal"),
+        ('{"x": 1e2, "y": }', CorruptDataError, "cannot be read: Expecting value at character 16"),
+    ],
+)
+def test_what_comes_behind_numbers_that_pyarrow_may_change(
+    tmp_path, monkeypatch, last, error, told
+):
+    # The whole file is looked at for such numbers.
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 64)
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"x": 1e2}\n' * 20 + last + "\n")
+    with pytest.raises(error, match=told) as caught:
+        convert(path, tmp_path / "ds", schema=pa.schema([("x", pa.decimal128(5, 2))]))
+    assert caught.value.path == str(path)
+    assert not (tmp_path / "ds").exists()
+
+
+def test_a_decimal_of_json_is_zero_with_any_exponent(tmp_path):
+    path, schema = tmp_path / "x.jsonl", pa.schema([("x", pa.decimal128(5, 2))])
+    path.write_text('{"x": 0e2}\n{"x": 0e-99}\n{"x": 0.000000}\n{"x": -0}\n')
+    convert(path, tmp_path / "ds", schema=schema)
+    assert read_table(tmp_path / "ds")["x"].to_pylist() == [Decimal("0.00")] * 4
 
 
 @pytest.mark.parametrize("t", DECIMALS)
@@ -2289,7 +2404,7 @@ def test_old_times_in_parquet_by_spark(
     first, second = dt.date(1582, 10, 15), dt.datetime(1900, 1, 1)
     day = dt.timedelta(days=1)
     tables = [
-        pa.table({"d": [None, first, first], "t": [[second], [], [second, None]]}),
+        pa.table({"n": [1, 2, 3], "d": [None, first, first], "t": [[second], [], [second, None]]}),
         pa.table({"d": [first, first - day], "t": [[second], [second]]}),
         pa.table({"d": [first, None], "t": [[second], [None, second - day]]}),
     ]
