@@ -62,7 +62,7 @@ def rows_of(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def on_terminal(words, columns=100, **settings):
+def on_terminal(words, columns=100, code=0, **settings):
     """Run the program with a terminal for its output, and return what the terminal got."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **settings}
@@ -80,7 +80,7 @@ def on_terminal(words, columns=100, **settings):
             break
         got += piece
     os.close(leader)
-    assert process.wait(60) == 0, got
+    assert process.wait(60) == code, got
     text = got.decode(settings.get("PYTHONIOENCODING", "utf-8").partition(":")[0])
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.replace("\r\n", "\n"))
 
@@ -208,6 +208,55 @@ def test_one_is_no_plural(tmp_path):
     assert "1 record of 1 file" in on_terminal(["index", tmp_path / "one", tmp_path / "i"])
 
 
+def test_damage_on_a_terminal_is_told_with_its_place(tmp_path):
+    table = pa.table({"n": range(9), "p": [n // 3 for n in range(9)]})
+    tfr.write_table(table, tmp_path / "data", partition_by="p")
+    flipped, cut, gone = sorted((tmp_path / "data").rglob("*.tfrecord"))
+    # All records are of one size.
+    size = flipped.stat().st_size // 3
+    flipped.write_bytes(b"".join([(data := flipped.read_bytes())[:-5], b"\xff", data[-4:]]))
+    cut.write_bytes(cut.read_bytes()[:-1])
+    gone.unlink()
+    lines = on_terminal(["verify", tmp_path / "data"], columns=1000, code=1).splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{flipped} ")]
+    assert f" bytes {2 * size} to {3 * size}: the CRC of the record's payload does not" in line
+    (line,) = [line for line in lines if line.startswith(f"{cut} ")]
+    assert f" bytes {2 * size} to {3 * size - 1}: " in line
+    (line,) = [line for line in lines if line.startswith(str(gone))]
+    assert line.startswith(f"{gone}: ")
+    assert lines[-1] == f"4 sound records in 2 files, {6 * size - 1} bytes"
+
+    repair = ["repair", tmp_path / "data", tmp_path / "new"]
+    lines = on_terminal(repair, columns=1000).splitlines()
+    for file in (flipped, cut):
+        assert any(line.startswith(f"{file} bytes {2 * size} to ") for line in lines)
+    assert lines[-1] == f"4 sound records to 2 files, {4 * size} bytes"
+
+
+def test_a_feature_that_does_not_fit_is_named_on_a_terminal(tmp_path):
+    tfr.write_table(pa.table({"n": [1]}), tmp_path / "data")
+    other = tmp_path / "other"
+    tfr.write_table(pa.table({"n": ["text"]}), other)
+    (file,), (source,) = (tmp_path / "data").glob("*.tfrecord"), other.glob("*.tfrecord")
+    file.write_bytes(source.read_bytes())
+    lines = on_terminal(["verify", tmp_path / "data"], columns=1000, code=1).splitlines()
+    assert any(line.startswith(f"{file} bytes 0 to the end feature 'n': ") for line in lines)
+
+
+def test_clean_on_a_terminal(tmp_path):
+    tfr.write_table(pa.table({"n": range(4)}), tmp_path / "data", rows_per_task=2)
+    words = ["clean", tmp_path / "data"]
+    assert on_terminal(words) == "nothing to clean\n"
+    (tmp_path / "data" / "part-00001-000.tfrecord").unlink()
+    assert on_terminal(words) == "nothing to clean\n"
+    words.append("--forget-missing")
+    shown = on_terminal(words)
+    assert "would forget part-00001-000.tfrecord (gone, or of another length" in shown
+    assert "nothing was changed; --yes does it" in shown
+    assert on_terminal([*words, "--yes"]).startswith("forgot part-00001-000.tfrecord (gone, or")
+    assert on_terminal(words) == "nothing to clean\n"
+
+
 def test_convert_with_settings_for_both_storages(tmp_path, data):
     words = ["--storage-option", "auto_mkdir=true", "--target-storage-option", "auto_mkdir=true"]
     run("convert", data, tmp_path / "x.parquet", *words)
@@ -329,6 +378,14 @@ def test_times_and_decimals_are_texts():
     assert plain_values(pa.array([[1]], pa.list_(pa.date32()))) == [["1970-01-02"]]
 
 
+def test_numbers_are_those_of_json(tmp_path):
+    tfr.write_table(pa.table({"x": pa.array([0.5, None, 2.0**-24], pa.float32())}), tmp_path / "x")
+    schema = tmp_path / "schema.jsonl"
+    schema.write_text('{"name": "x", "type": "float16"}\n')
+    shown = rows_of(run("cat", tmp_path / "x", "--schema", schema).stdout)
+    assert shown == [{"x": 0.5}, {"x": None}, {"x": 2.0**-24}]
+
+
 def test_what_is_written_as_json_is_read_back(tmp_path):
     table = pa.table(
         {
@@ -378,6 +435,8 @@ def test_what_is_written_as_json_is_read_back(tmp_path):
         ("a <> LAX", ("a", "!=", "LAX")),
         ("a = '<b'", ("a", "=", "<b")),
         ('a = "this or that"', ("a", "=", "this or that")),
+        (r"path = 'C:\x'", ("path", "=", r"C:\x")),
+        (r"a = 'it\'s'", ("a", "=", "it's")),
         ("a in ('null', R&D, andor)", ("a", "in", ["null", "R&D", "andor"])),
     ],
 )
@@ -500,6 +559,8 @@ def test_wrong_usage_ends_with_2(data, tmp_path):
     assert r"'n\udcff' is not in" in run(*convert, "n\udcff", code=2).stderr
     assert r"'n\udcff'; it must be" in run("cat", data, "--path-column", "n\udcff", code=2).stderr
     assert "bogus" in run("head", data, "--filter", "bogus", code=2).stderr
+    reference = run("stats", data, "--codec", "reference", code=2).stderr
+    assert "stats needs the native codec" in reference
     assert "'n' with" in run("head", data, "--filter", f"n = {10**20}", code=2).stderr
     assert "max_features" in run("head", data, "--limit", "x=1", code=2).stderr
     assert "max_features" in run("head", data, "--limit", "max_features=0", code=2).stderr
