@@ -77,6 +77,19 @@ def settings(value: object, name: str = "storage_options") -> dict[str, Any]:
     return dict(value)
 
 
+def column_list(columns: object) -> list[Any]:
+    """Return the names of columns that are asked for; a text is no list of names.
+
+    Raises
+    ------
+    OptionError
+        They are no list.
+    """
+    if isinstance(columns, str) or not isinstance(columns, Sequence):
+        raise OptionError(f"columns is {columns!r}; it must be a list of names")
+    return list(columns)
+
+
 def no_column(name: object, names: Sequence[str]) -> OptionError:
     """Return the error of a column that is not among those of the data set."""
     near = difflib.get_close_matches(str(name), names, 3)

@@ -476,6 +476,20 @@ def test_spec_of_a_dask_frame(tf: Any) -> None:
     }
 
 
+def test_spec_of_a_dask_frame_of_objects(tf: Any) -> None:
+    import dask
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"list": [[1, 2], [3]], "raw": [b"a", None], "x": [0.5, 1.0]})
+    with dask.config.set({"dataframe.convert-string": False}):
+        frames = dd.from_pandas(frame, npartitions=1)
+    assert tfr.tf.feature_spec(frames) == {
+        "list": tf.io.RaggedFeature(tf.int64),
+        "raw": tf.io.RaggedFeature(tf.string),
+        "x": tf.io.RaggedFeature(tf.float32),
+    }
+
+
 def test_spec_of_spark_types(tf: Any) -> None:
     from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 
@@ -508,12 +522,37 @@ def test_bad_arguments_of_specs(tf: Any, options: dict[str, Any], what: str) -> 
     schema = pa.schema([("x", pa.int64()), ("list", pa.list_(pa.int64()))])
     with pytest.raises(tfr.OptionError, match=what):
         tfr.tf.feature_spec(schema, **options)
+    steps = pa.schema([("steps", pa.list_(pa.list_(pa.int64())))])
+    with pytest.raises(tfr.OptionError, match="defaults names 'steps', a list of lists"):
+        tfr.tf.feature_spec(steps, record_type="SequenceExample", defaults={"steps": [1]})
     with pytest.raises(tfr.OptionError, match="schema is a int"):
         tfr.tf.feature_spec(3)
     with pytest.raises(tfr.OptionError, match="features is a list"):
         tfr.tf.dataset("none", batch_size=1, features=["x"])
     with pytest.raises(tfr.UnsupportedTypeError, match="no record has a value of column 'x'"):
         tfr.tf.feature_spec(pa.schema([("x", pa.null())]))
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"columns": "n"}, "columns is 'n'; it must be a list"),
+        ({"columns": "n", "label": "m"}, "columns is 'n'; it must be a list"),
+        ({"columns": 5, "label": "m"}, "columns is 5; it must be a list"),
+        ({"columns": iter(["n"]), "label": "m"}, "columns is <.*; it must be a list"),
+        ({"columns": []}, "columns is empty"),
+        ({"columns": ["n"], "label": "n"}, "label is 'n', which columns must not name as well"),
+        ({"label": "none"}, "label is 'none'; the data set has .*'n', 'm', 'half'"),
+        ({"features": True, "columns": "n"}, "columns is 'n'; it must be a list"),
+        ({"features": True, "defaults": {"n": 1}}, "features says what schema and defaults would"),
+        ({"features": True, "schema": TABLE.schema}, "features says what schema and defaults"),
+    ],
+)
+def test_bad_arguments_of_datasets(tf: Any, data: Path, options: dict[str, Any], what: str) -> None:
+    if "features" in options:
+        options = {**options, "features": {"n": tf.io.FixedLenFeature([], tf.int64)}}
+    with pytest.raises(tfr.OptionError, match=what):
+        tfr.tf.dataset(data, batch_size=10, **options)
 
 
 def test_a_dataset_by_a_specification(tf: Any, data: Path) -> None:

@@ -21,7 +21,7 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.infer import Observation, merge, to_schema
 from tfrecord_io.manifest import Manifest
-from tfrecord_io.options import no_column
+from tfrecord_io.options import column_list, no_column
 from tfrecord_io.plan import ScanFile, ScanPlan, ScanTask
 from tfrecord_io.reading.files import FolderFiles, Listing
 from tfrecord_io.reading.tasks import Note, observing
@@ -278,9 +278,7 @@ def chosen_columns(
     """Return the columns to read, in the order that was asked for."""
     if columns is None:
         return full
-    if isinstance(columns, str) or not isinstance(columns, Sequence):
-        raise OptionError(f"columns is {columns!r}; it must be a list of names")
-    wanted = list(columns)
+    wanted = column_list(columns)
     for of_ours in (corrupt_column, path_column):
         if of_ours is not None and of_ours not in wanted:
             wanted.append(of_ours)

@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from tfrecord_io.errors import OptionError, SchemaMismatchError
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import OnCorrupt, RecordType
+from tfrecord_io.options import OnCorrupt, RecordType, column_list
 from tfrecord_io.reading.files import Paths
 from tfrecord_io.tensors.columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tensors.rows import RowStream, plan_rows
@@ -413,6 +413,8 @@ def dataset(
     >>> model.fit(data)  # doctest: +SKIP
     """
     tf = tensorflow()
+    if columns is not None:
+        columns = column_list(columns)
     if features is not None:
         if schema is not None or defaults is not None:
             raise OptionError("features says what schema and defaults would: give one of them")

@@ -244,6 +244,8 @@ def test_columns_of_a_users_schema(spark, events):
     assert read(columns="id", pathColumn="f").columns == ["id", "f"]
     functional = tfr_spark.read_tfrecord(spark, str(events), schema=schema, columns=["id"])
     assert functional.columns == ["id"]
+    with pytest.raises(AnalysisException, match="columns is 'id'; it must be a list of names"):
+        tfr_spark.read_tfrecord(spark, str(events), schema=schema, columns="id")
     with pytest.raises(AnalysisException, match="'other' is not in the data set"):
         read(columns="other")
 

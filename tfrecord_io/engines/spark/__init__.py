@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING, Any
 from tfrecord_io.errors import MissingDependencyError, OptionError
 from tfrecord_io.filters import Filters
 from tfrecord_io.layout import EmptyPartition
-from tfrecord_io.options import Float64Mode, OnCorruptRows, RecordType, SaveMode, choice
+from tfrecord_io.options import (
+    Float64Mode,
+    OnCorruptRows,
+    RecordType,
+    SaveMode,
+    choice,
+    column_list,
+)
 from tfrecord_io.reading.files import Paths, as_list
 from tfrecord_io.storage import path_text
 
@@ -171,6 +178,7 @@ def read_tfrecord(
             raise OptionError("corrupt_column needs on_corrupt='keep'")
         paths = [*map(path_text, as_list(path))]
         filters_told = None if filters is None else filters_text(filters)
+        columns_told = None if columns is None else json.dumps(column_list(columns))
     except OptionError as error:
         raise as_spark(error) from error
     _know_source(session)
@@ -186,8 +194,8 @@ def read_tfrecord(
         found["columnNameOfCorruptRecord"] = corrupt_column
     if filters_told is not None:
         found["filters"] = filters_told
-    if columns is not None:
-        found["columns"] = json.dumps(list(columns))
+    if columns_told is not None:
+        found["columns"] = columns_told
     given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema
     return completion.load_columns(
         session,
