@@ -254,6 +254,48 @@ def test_bad_arguments(data: str, options: dict[str, Any], what: str) -> None:
         tfr.batches(data, **{"batch_size": 10, **options})
 
 
+@pytest.mark.parametrize(
+    "t",
+    [
+        pa.list_view(pa.int64()),
+        pa.large_list_view(pa.int64()),
+        pa.list_(pa.int64(), 2),
+        pa.fixed_shape_tensor(pa.int64(), [2]),
+    ],
+)
+@pytest.mark.parametrize("is_inner", [False, True])
+def test_lists_of_any_type(tmp_path: Path, t: pa.DataType, is_inner: bool) -> None:
+    values: list[Any] = [[[1, 2], [3, 4]], [[5, 6]]] if is_inner else [[1, 2], [3, 4]]
+    arguments: Any = {"record_type": "SequenceExample"}
+    tfr.write_table(pa.table({"x": values}), tmp_path / "data", **arguments)
+    arguments["schema"] = pa.schema([("x", pa.list_(t) if is_inner else t)])
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=2, **arguments)
+    found = batch["x"]
+    if is_inner:
+        assert found.row_splits.tolist() == [0, 2, 3]
+        found = found.values
+    expected = [[1, 2], [3, 4], [5, 6]] if is_inner else values
+    if isinstance(found, tfr.Ragged):
+        assert found.row_splits.tolist() == list(range(0, 2 * len(expected) + 1, 2))
+        found = found.values.reshape(-1, 2)
+    assert found.tolist() == expected
+
+
+def test_uuids_are_bytes(tmp_path: Path) -> None:
+    values = [bytes(16), bytes(range(16))]
+    tfr.write_table(pa.table({"x": values}), tmp_path / "data")
+    schema = pa.schema([("x", pa.uuid())])
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=2, schema=schema)
+    assert batch["x"].tolist() == values
+
+
+def test_defaults_of_lists_of_lists_are_refused(tmp_path: Path) -> None:
+    arguments: Any = {"record_type": "SequenceExample"}
+    tfr.write_table(pa.table({"x": [[[1]], None]}), tmp_path / "data", **arguments)
+    with pytest.raises(tfr.OptionError, match="defaults names 'x', which holds lists of lists"):
+        tfr.batches(tmp_path / "data", batch_size=2, defaults={"x": [1]}, **arguments)
+
+
 def test_a_column_of_nulls_is_refused(tmp_path: Path) -> None:
     tfr.write_table(pa.table({"x": pa.nulls(2)}), tmp_path / "data")
     with pytest.raises(tfr.UnsupportedTypeError, match="no record has a value of column 'x'"):
