@@ -700,6 +700,9 @@ def test_missing_paths(spark, tmp_path):
         ({"samplingRatio": "2"}, "samplingRatio"),
         ({"modifiedAfter": "yesterday"}, "modifiedAfter"),
         ({"maxPartitionBytes": "lots"}, "128m"),
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes is '0'; it must be above 0"),
+        ({"paths": "/a,/b"}, "paths is '/a,/b'; it must be a JSON list of paths"),
+        ({"columns": '["id"'}, "it must be names with commas, or a JSON list"),
         ({"header": "true"}, "no option 'header'"),
         ({"recordType": "SequenceExample"}, "recordType"),
     ],
@@ -843,6 +846,11 @@ def test_the_name_of_the_corrupt_column(classic, battered):
         assert found_rows(functional, "of_session") == battered_rows(kinds)
     finally:
         classic.conf.unset("spark.sql.columnNameOfCorruptRecord")
+    functional = tfr_spark.read_tfrecord(
+        classic, str(path), on_corrupt="keep", corrupt_column="damage"
+    )
+    assert functional.columns == ["i", "s", "damage", "p"]
+    assert found_rows(functional, "damage") == battered_rows(kinds)
     with pytest.raises(AnalysisException, match="on_corrupt='keep'"):
         tfr_spark.read_tfrecord(classic, str(path), corrupt_column="bad")
     with pytest.raises(AnalysisException, match="on_corrupt is 'skip'; it must be one of"):

@@ -1,6 +1,8 @@
 """What needs no JVM: settings, stores, options, errors and types, as pure functions."""
 
+import errno
 import json
+import os
 
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from tfrecord_io.errors import DatasetExistsError, OptionError, UnsupportedTypeE
 pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.ml.linalg import MatrixUDT, Vectors, VectorUDT
+from pyspark.sql import datasource
 from pyspark.sql.types import (
     ArrayType,
     MapType,
@@ -20,6 +23,7 @@ from pyspark.sql.types import (
 )
 
 from tfrecord_io.engines.spark.conditions import as_raised, as_spark, in_words_of_spark
+from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import (
     REQUEST_OPTION,
     read_options,
@@ -33,7 +37,7 @@ from tfrecord_io.engines.spark.settings import (
     of_session,
 )
 from tfrecord_io.engines.spark.stores import resolve, storage_options
-from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, with_lists
+from tfrecord_io.engines.spark.types import arrow_schema, conformed, spark_schema, with_lists
 from tfrecord_io.schema import normal_schema
 
 CONF = {
@@ -83,6 +87,19 @@ def test_settings_of_a_session():
     assert from_options({}, settings) is settings
     leaves = {**CONF, "spark.sql.leafNodeDefaultParallelism": "9"}
     assert from_conf(leaves, parallelism=2).parallelism == from_conf(leaves).parallelism == 9
+
+
+@pytest.mark.parametrize(
+    ("conf", "parallelism"),
+    [
+        ({"spark.default.parallelism": "7", "spark.master": "local[3]"}, 7),
+        ({"spark.master": "local[*]"}, os.cpu_count()),
+        ({"spark.master": "yarn"}, 1),
+        ({"spark.executor.cores": "4", "spark.executor.instances": "5"}, 20),
+    ],
+)
+def test_how_many_tasks_run_at_once(conf, parallelism):
+    assert from_conf(conf).parallelism == parallelism
 
 
 def test_what_a_session_sets_goes_before_what_the_application_has():
@@ -211,6 +228,43 @@ def test_options_that_are_refused(options):
         write_options(options, Settings(), overwrite=False)
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"maxPartitionBytes": "0"}, "maxPartitionBytes is '0'; it must be above 0"),
+        ({"openCostInBytes": "0b"}, "openCostInBytes is '0b'; it must be above 0"),
+        (
+            {"columns": '["a", 1]'},
+            r"""columns is '\["a", 1\]'; it must be names with commas, or a""",
+        ),
+        ({"columns": '["a"'}, "it must be names with commas, or a JSON list"),
+        ({"samplingRatio": "half"}, "samplingRatio is 'half'; it must be above 0, and 1 at most"),
+        ({"maxFilesPerTrigger": "few"}, "maxFilesPerTrigger is 'few'; it must be a whole number"),
+        ({"paths": "/a,/b"}, "paths is '/a,/b'; it must be a JSON list of paths"),
+        ({"paths": '"/a"'}, "it must be a JSON list of paths"),
+        ({"paths": '["/a", 1]'}, "it must be a JSON list of paths"),
+        ({"paths": "[]"}, "there is no path"),
+        ({"paths": '["/a", ""]'}, "there is no path"),
+    ],
+)
+def test_reads_that_are_refused(options, text):
+    with pytest.raises(OptionError, match=text):
+        read_options({"path": "/a", **options}, Settings())
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"writeLocality": "remote"}, "writeLocality is 'remote'; it must be distributed or local"),
+        ({"partitionBy": '["a"'}, "partitionBy is .*; it must be names with commas, or a JSON"),
+        ({"maxRecordsPerFile": "many"}, "maxRecordsPerFile is 'many'; it must be a whole number"),
+    ],
+)
+def test_writes_that_are_refused(options, text):
+    with pytest.raises(OptionError, match=text):
+        write_options({"path": "/a", **options}, Settings(), overwrite=False)
+
+
 def test_compression_by_either_name():
     """Two names of one option; where they contradict each other, neither is passed over."""
     for options in ({"codec": "gzip"}, {"compression": "gzip"}):
@@ -250,6 +304,37 @@ def test_conditions():
     assert as_raised(other) is other
 
 
+def test_where_credentials_are_given():
+    denied = PermissionError(errno.EACCES, "no credentials for S3 were found: give key", "s3://a")
+    said = str(as_spark(denied))
+    assert "no credentials for S3 were found" in said
+    assert "In Spark they are fs.s3a.access.key and fs.s3a.secret.key" in said
+    other = PermissionError(errno.EACCES, "Permission denied", "s3://a")
+    assert "fs.s3a" not in str(as_spark(other))
+
+
+@pytest.mark.parametrize(
+    ("filters", "kept"),
+    [
+        ([datasource.EqualTo(("n",), 2)], [2]),
+        ([datasource.In(("n",), (1, 3)), datasource.Not(datasource.EqualTo(("n",), 3))], [1]),
+        # What cannot be said exactly is left to Spark.
+        ([datasource.EqualTo(("n",), 2**70)], None),
+        ([datasource.EqualTo(("n",), "2")], None),
+        ([datasource.In(("n",), (1, None))], None),
+        ([datasource.EqualTo(("n", "inner"), 2)], None),
+        ([datasource.EqualTo(("none",), 2)], None),
+        ([datasource.Not(datasource.EqualTo(("none",), 2))], None),
+        ([datasource.EqualTo(("x",), 0.5)], None),
+        ([datasource.EqualTo(("none",), 2), datasource.GreaterThan(("n",), 2)], [3]),
+    ],
+)
+def test_filters_that_spark_pushes(filters, kept):
+    table = pa.table({"n": [1, 2, 3], "x": [0.5, 1.0, 1.5]})
+    found = expression(filters, table.schema)
+    assert (None if found is None else table.filter(found)["n"].to_pylist()) == kept
+
+
 def test_errors_name_options():
     """The core's arguments by their options' names; what users named is left as it is."""
     told = "write with record_type=\"SequenceExample\"; on_corrupt='keep' (see empty_partition)"
@@ -277,6 +362,32 @@ def test_columns_there_and_back():
         struct.add(name, name)
     struct.add("lists", ArrayType(ArrayType(StringType())))
     assert spark_schema(arrow_schema(struct)) == struct
+
+
+@pytest.mark.parametrize(
+    ("t", "type_"),
+    [
+        (pa.uint8(), "smallint"),
+        (pa.uint16(), "int"),
+        (pa.uint32(), "bigint"),
+        (pa.uint64(), "bigint"),
+        (pa.time64("ns"), "bigint"),
+        (pa.float16(), "float"),
+        (pa.date64(), "date"),
+        (pa.decimal256(40, 2), "double"),
+        (pa.decimal128(5, -2), "double"),
+        (pa.decimal128(38, 38), "decimal(38,38)"),
+        (pa.list_(pa.uint16(), 2), "array<int>"),
+    ],
+)
+def test_types_that_spark_does_not_have(t, type_):
+    (field,) = spark_schema(pa.schema([("x", t)]))
+    assert field.dataType.simpleString() == type_
+
+
+def test_rows_without_columns():
+    batch = pa.record_batch({"x": [1, 2, 3]})
+    assert conformed(batch, pa.schema([])).num_rows == 3
 
 
 def test_a_column_without_an_arrow_form():

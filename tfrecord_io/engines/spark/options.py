@@ -254,13 +254,10 @@ class _Texts:
             return None
         if not found.lstrip().startswith("["):
             return tuple(part.strip() for part in found.split(",") if part.strip())
-        try:
-            value = json.loads(found)
-        except ValueError:
-            value = None
-        if not isinstance(value, list) or not all(isinstance(part, str) for part in value):
+        names = _texts_of(found)
+        if names is None:
             raise OptionError(f"{name} is {found!r}; it must be names with commas, or a JSON list")
-        return tuple(value)
+        return names
 
     def hadoop(self, settings: Settings) -> dict[str, str]:
         own = {name: text for name, text in self._texts.items() if _is_store(name)}
@@ -268,8 +265,10 @@ class _Texts:
 
     def paths(self) -> tuple[str, ...]:
         many = self.text("paths")
-        found = tuple(json.loads(many)) if many is not None else (self.text("path") or "",)
-        if not all(found):
+        found = (self.text("path") or "",) if many is None else _texts_of(many)
+        if found is None:
+            raise OptionError(f"paths is {many!r}; it must be a JSON list of paths")
+        if not found or not all(found):
             raise OptionError(
                 "there is no path. Name one: load(path), save(path) or OPTIONS (path '...'). Of a "
                 "table in the catalog Spark tells a Python data source no path: make the table of "
@@ -289,6 +288,16 @@ class _Texts:
                 "save the rows first, then CREATE TABLE name USING tfrecord LOCATION '...'"
             )
         return path
+
+
+def _texts_of(text: str) -> tuple[str, ...] | None:
+    """Return what a JSON list of texts holds; None for any other text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
+    return tuple(value) if is_list else None
 
 
 def is_of_table(name: str) -> bool:
