@@ -146,6 +146,17 @@ def test_types_of_an_own_data_set(spark, tmp_path):
     }
 
 
+def test_times_that_microseconds_do_not_tell(classic, tmp_path):
+    table = pa.table({"t": pa.array([1_700_000_000_000_000_001], pa.timestamp("ns"))})
+    tfr.write_table(table, tmp_path / "data")
+    told = r"do not fit the types that Spark has for them: .*such as bigint, or leave it out"
+    with pytest.raises(PySparkException, match=told) as error:
+        load(classic, tmp_path / "data").collect()
+    assert "part-00000-000.tfrecord" in str(error.value)
+    reader = classic.read.format("tfrecord").schema("t bigint")
+    assert reader.load(str(tmp_path / "data")).collect() == [(1_700_000_000_000_000_001,)]
+
+
 @WARNED
 def test_inference(spark, tmp_path):
     (tmp_path / "a").write_bytes(

@@ -290,6 +290,27 @@ def test_other_formats_pass_through(spark, tmp_path):
     back = spark.readStream.schema("id bigint").parquet(str(tmp_path / "out"))
     run(back, tmp_path / "again", tmp_path / "c2")
     assert ids(tmp_path / "again") == [1]
+    try:
+        writer = back.writeStream.option("checkpointLocation", f"{tmp_path}/c3")
+        query = writer.trigger(availableNow=True).toTable("of_parquet", format="parquet")
+        query.awaitTermination()
+        assert [row.id for row in spark.table("of_parquet").collect()] == [1]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS of_parquet")
+
+
+def test_all_that_start_and_load_take(spark, tmp_path):
+    add(tmp_path / "in", [1])
+    frame = spark.readStream.load(str(tmp_path / "in"), format="tfrecord", schema="id bigint")
+    writer = frame.writeStream.trigger(availableNow=True)
+    query = writer.start(
+        str(tmp_path / "out"),
+        format="tfrecord",
+        outputMode="append",
+        checkpointLocation=str(tmp_path / "c"),
+    )
+    query.awaitTermination()
+    assert ids(tmp_path / "out") == [1]
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

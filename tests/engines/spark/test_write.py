@@ -437,6 +437,15 @@ def test_refused_before_any_job(spark, tmp_path, select, options, expected, text
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("arguments", [{"format": "parquet"}, {"format": "json", "mode": "append"}])
+def test_tables_of_other_formats_pass_through(spark, arguments):
+    try:
+        words(spark).write.format("tfrecord").saveAsTable("of_others", **arguments)
+        assert spark.table("of_others").count() == words(spark).count()
+    finally:
+        spark.sql("DROP TABLE IF EXISTS of_others")
+
+
 def test_save_as_table_and_buckets_are_refused(spark, tmp_path):
     frame = words(spark)
     with pytest.raises(AnalysisException, match="TEMPORARY VIEW"):
