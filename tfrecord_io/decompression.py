@@ -40,13 +40,17 @@ try:
 except ImportError:
     inflating = zlib
 
-_STEP_BYTES = 1024 * 1024
+_STEP_BYTES = 128 * 1024
 
 # A length and its CRC.
 _FRAME_HEAD_BYTES = 12
 
 # What a library is given at once: where it finds damage it keeps back all that it made of it.
 _FEED_BYTES = 16 * 1024
+
+# What is asked of Arrow at once, which gives none of it where damage comes before its end. A block
+# makes no more (RFC 8878, 3.1.1.2.4).
+_STEP_BYTES = 128 * 1024
 
 # An LZ4 frame header (version 1, independent blocks of at most 4 MiB, no checksums, no sizes) for
 # wrapping raw blocks.
@@ -197,7 +201,33 @@ class _Bzip2Member:
         return self._member.decompress(data, max_length)
 
 
-class _Members:
+class _Stepwise:
+    """A stream that is read in steps: what is sound comes before the error behind it."""
+
+    _error: CompressionError | None = None
+
+    def read(self, size: int, /) -> bytes:
+        if self._error is not None:
+            raise self._error
+        gathered: list[bytes] = []
+        left = size
+        try:
+            while left and (out := self._step(left)) is not None:
+                if out:
+                    gathered.append(out)
+                    left -= len(out)
+        except CompressionError as error:
+            self._error = error
+            if not gathered:
+                raise
+        return gathered[0] if len(gathered) == 1 else b"".join(gathered)
+
+    def _step(self, size: int) -> bytes | None:
+        """Return `size` bytes at most, none if the next step may give some, None at the end."""
+        raise NotImplementedError
+
+
+class _Members(_Stepwise):
     """Members of gzip, zlib and bzip2, one behind the other."""
 
     def __init__(
@@ -209,27 +239,8 @@ class _Members:
         self._member: _Member | None = None
         self._data: memoryview | bytes = b""
         self._count = 0
-        self._error: CompressionError | None = None
 
-    def read(self, size: int, /) -> bytes:
-        if self._error is not None:
-            raise self._error
-        gathered: list[bytes] = []
-        left = size
-        try:
-            while left and (self._member is not None or self._begin()):
-                out = self._step(left)
-                if out:
-                    gathered.append(out)
-                    left -= len(out)
-        except CompressionError as error:
-            # What is sound comes first.
-            self._error = error
-            if not gathered:
-                raise
-        return gathered[0] if len(gathered) == 1 else b"".join(gathered)
-
-    def _begin(self) -> bool:
+    def _begin(self) -> _Member | None:
         """Start the next member, if there is one."""
         data = bytes(self._data) or bytes(self._taking.some(_FEED_BYTES))
         while self._padded and self._count and data and not (data := data.lstrip(b"\0")):
@@ -238,12 +249,12 @@ class _Members:
         if data:
             self._member = self._make()
             self._count += 1
-        return bool(data)
+        return self._member
 
-    def _step(self, size: int) -> bytes:
-        member = self._member
+    def _step(self, size: int) -> bytes | None:
+        member = self._member or self._begin()
         if member is None:
-            return b""
+            return None
         try:
             out = member.decompress(self._data, size)
         except (inflating.error, OSError, ValueError) as error:
@@ -262,34 +273,35 @@ class _Members:
         return out
 
 
-class _ZstdFrames:
+class _ZstdFrames(_Stepwise):
     """zstd frames (RFC 8878), one behind the other; skippable frames are skipped."""
 
     def __init__(self, taking: _Input) -> None:
         self._taking = taking
         self._stream: pa.CompressedInputStream | None = None
 
-    def read(self, size: int, /) -> bytes:
-        while self._stream is not None or self._begin():
-            try:
-                out: bytes = self._stream.read(size)  # type: ignore[union-attr]
-            except TFRecordError:
+    def _step(self, size: int) -> bytes | None:
+        stream = self._stream or self._begin()
+        if stream is None:
+            return None
+        try:
+            out: bytes = stream.read(min(size, _STEP_BYTES))
+        except TFRecordError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
                 raise
-            except (pa.ArrowException, OSError) as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise
-                raise self._taking.damaged(error) from error
-            if out:
-                return out
+            raise self._taking.damaged(error) from error
+        if not out:
             self._stream = None
-        return b""
+        return out
 
-    def _begin(self) -> bool:
+    def _begin(self) -> pa.CompressedInputStream | None:
         while magic := self._taking.exactly(4, or_end=True):
             if magic == b"\x28\xb5\x2f\xfd":
                 frame = pa.PythonFile(_ZstdFrame(self._taking), mode="r")
                 self._stream = pa.CompressedInputStream(frame, "zstd")
-                return True
+                return self._stream
             if magic[1:] != b"\x2a\x4d\x18" or magic[0] & 0xF0 != 0x50:
                 raise self._taking.damaged("no zstd frame begins here")
             left = int.from_bytes(self._taking.exactly(4), "little")
@@ -298,7 +310,7 @@ class _ZstdFrames:
                 if not skipped:
                     raise self._taking.truncated()
                 left -= len(skipped)
-        return False
+        return None
 
 
 class _ZstdFrame:
