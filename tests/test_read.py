@@ -529,6 +529,16 @@ class TestManifest:
             ]
             assert table["x"].to_pylist() == expected
 
+    def test_integers_of_data_sets_that_another_one_holds(self, tmp_path):
+        for name, t in (("a", pa.int64()), ("b", pa.int32()), ("c", pa.uint32())):
+            write_table(pa.table({"x": pa.array([1], t)}), tmp_path / name)
+        for names in ("ab", "ba", "cab", "aab"):
+            table = read_table([tmp_path / name for name in names])
+            assert table.schema == pa.schema([("x", pa.int64())])
+            assert table["x"].to_pylist() == [1] * len(names)
+        with pytest.raises(InferenceError, match="'x' is int32 in one data set and uint32 in ano"):
+            read_table([tmp_path / "b", tmp_path / "c"])
+
     def test_nulls_of_one_data_set_and_another_unit(self, tmp_path):
         write_table(pa.table({"x": pa.nulls(1)}), tmp_path / "a")
         times = pa.array([MOMENT], pa.timestamp("ms"))
@@ -675,17 +685,32 @@ class TestUnits:
             (pa.time64("us"), pa.time64("ns"), CLOCK),
             (pa.time64("ns"), pa.time32("s"), CLOCK),
             (pa.date32(), pa.date64(), MOMENT.date()),
+            # No unit is known of whole numbers, nor of columns that the manifest does not name.
+            (pa.int64(), pa.timestamp("ms"), 1_700_000_000_000),
+            (pa.int32(), pa.date32(), 20_000),
+            (None, pa.duration("us"), None),
         ],
     )
     @pytest.mark.parametrize("is_list", [False, True])
     def test_a_schema_of_another_unit(self, tmp_path, codec, written, asked, value, is_list):
         values = [value, None, value]
         if is_list:
-            written, asked, values = pa.list_(written), pa.list_(asked), [[value, value], None, []]
-        table = pa.table({"x": pa.array(values, written), "n": [1, 2, 3]})
+            asked, values = pa.list_(asked), [[value, value], None, []]
+            written = None if written is None else pa.list_(written)
+        columns = {"n": [1, 2, 3]}
+        if written is None:
+            values = [None] * 3
+        else:
+            columns["x"] = pa.array(values, written)
+        table = pa.table(columns)
         write_table(table, tmp_path / "ds")
         found = read_table(tmp_path / "ds", schema=pa.schema([("x", asked)]), codec=codec)
-        assert found.equals(pa.table({"x": pa.array(values, asked)}))
+        if isinstance(value, int):
+            # Numbers are counts of the unit asked for.
+            expected = pa.array(values, written).cast(asked)
+        else:
+            expected = pa.array(values, asked)
+        assert found.equals(pa.table({"x": expected}))
 
     def test_filters_and_other_columns(self, tmp_path):
         table = pa.table(

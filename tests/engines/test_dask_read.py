@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 import pytest
+from dask.dataframe.dask_expr import new_collection
+from dask.dataframe.dask_expr._expr import Lengths
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.dirfs import DirFileSystem
 
@@ -136,6 +138,11 @@ class TestRows:
         for wrong in ("arrow", pa.fs.LocalFileSystem()):
             with pytest.raises(tfr.OptionError, match="fsspec"):
                 tfr.read_tfrecord(dataset, filesystem=wrong)
+        with pytest.raises(tfr.OptionError, match="storage_options and filesystem are both given"):
+            tfr.read_tfrecord(dataset, filesystem=memory, storage_options={"use_listings": True})
+        positional = fsspec.get_filesystem_class("file")(True)
+        with pytest.raises(tfr.OptionError, match="made with positional arguments; give a URL"):
+            tfr.read_tfrecord(dataset, filesystem=positional)
 
     def test_filesystems_before_others(self, dataset):
         inner = fsspec.filesystem("file")
@@ -352,6 +359,22 @@ class TestLaziness:
             assert len(frame) == len(frame[["s"]]) == len(frame["s"]) == ROWS
         with pytest.raises(tfr.ChecksumError, match="part-00000"):
             frame.compute()
+
+    @pytest.mark.parametrize("has_manifest", [True, False])
+    def test_rows_of_some_partitions(self, dataset, has_manifest):
+        if not has_manifest:
+            (Path(dataset) / "_SUCCESS").unlink()
+        frame = tfr.read_tfrecord(dataset, blocksize=4000)
+        assert frame.npartitions > 3
+        each = frame.map_partitions(len).compute().tolist()
+        assert sum(each) == ROWS
+        if has_manifest:
+            for file in Path(dataset).rglob("part-*"):
+                spoil(file)
+        for chosen in (frame, frame[["s"]]):
+            assert len(chosen.partitions[1]) == each[1]
+            assert len(chosen.partitions[[2, 0]]) == each[2] + each[0]
+            assert new_collection(Lengths(chosen.expr)).compute() == tuple(each)
 
     @pytest.mark.parametrize("blocksize", [None, 100, "1 MiB"])
     def test_files_that_are_listed_twice_count_twice(self, tmp_path, blocksize):
@@ -647,14 +670,29 @@ class TestCutting:
 
     @pytest.mark.parametrize("give", [str, lambda p: f"memory:/{p}"], ids=["local", "memory"])
     @pytest.mark.parametrize("name", ["a.tfrecord.gz", "a.tfrecord"])
-    def test_compressed_files_are_whole(self, tmp_path, name, give):
+    @pytest.mark.parametrize("compression", ["infer", "gzip"])
+    def test_compressed_files_are_whole(self, tmp_path, name, give, compression):
         data = b"".join(examples({"x": i}) for i in range(2000))
         url = give(str(tmp_path / name))
         with fsspec.open(url, "wb") as file:
             file.write(gzip.compress(data))
-        frame = tfr.read_tfrecord(url, schema=pa.schema([("x", pa.int64())]), blocksize=500)
-        assert frame["x"].compute().tolist() == list(range(2000))
-        assert len(frame) == 2000
+        for schema in (pa.schema([("x", pa.int64())]), None):
+            frame = tfr.read_tfrecord(url, schema=schema, blocksize=500, compression=compression)
+            assert frame["x"].compute().tolist() == list(range(2000))
+            assert len(frame) == 2000
+
+    @pytest.mark.parametrize("give", [str, lambda p: f"memory:/{p}"], ids=["local", "memory"])
+    @pytest.mark.parametrize("schema", [pa.schema([("x", pa.int64())]), None])
+    def test_files_that_are_said_to_be_plain_are_cut(self, tmp_path, give, schema):
+        url = give(str(tmp_path / "a.tfrecord"))
+        with fsspec.open(url, "wb") as file:
+            file.write(b"".join(examples({"x": i}) for i in range(2000)))
+        for compression in (None, "none"):
+            frame = tfr.read_tfrecord(url, schema=schema, blocksize=5000, compression=compression)
+            assert frame.npartitions > 5
+            assert frame["x"].compute().tolist() == list(range(2000))
+        with pytest.raises(tfr.OptionError, match="compression is 'gzip', and the file is a plain"):
+            tfr.read_tfrecord(url, schema=schema, blocksize=5000, compression="gzip").compute()
 
     def test_a_file_that_ends_inside_a_record(self, tmp_path):
         data = b"".join(map(framed, nested(10)))
