@@ -46,6 +46,7 @@ from tfrecord_io.errors import (
     ManifestError,
     OptionError,
     SchemaMismatchError,
+    TFRecordError,
 )
 from tfrecord_io.manifest import Manifest
 from tfrecord_io.options import SaveMode
@@ -507,6 +508,71 @@ def test_appending_in_other_dress_fits(tmp_path: Path) -> None:
     assert {*data_files(root)} == {"part-00000-000.tfrecord", "part-00001-000.tfrecord.gz"}
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
+@pytest.mark.parametrize(
+    ("options", "error", "told", "place"),
+    [
+        (
+            {"partition_by": "day"},
+            LayoutError,
+            "partitioned by 'v' and the data to be added by 'day'; partition them alike",
+            "v=1/part-00000-000.tfrecord",
+        ),
+        (
+            {},
+            LayoutError,
+            "partitioned by 'v' and the data to be added by nothing; partition them alike",
+            "v=1/part-00000-000.tfrecord",
+        ),
+        (
+            {"partition_by": "v", "record_type": "SequenceExample"},
+            SchemaMismatchError,
+            "holds Example and the data to be added are SequenceExample; write them elsewhere",
+            "",
+        ),
+        (
+            {"partition_by": "v", "columns": {"other": pa.array([1])}},
+            SchemaMismatchError,
+            "other columns than the data set: it has n: int64, they have other: int64; cast",
+            "",
+        ),
+    ],
+)
+def test_what_cannot_be_appended_is_told_with_its_place(
+    tmp_path: Path,
+    options: dict[str, Any],
+    error: type[TFRecordError],
+    told: str,
+    place: str,
+    is_empty: bool,
+) -> None:
+    root = tmp_path / "ds"
+    table = SMALL.append_column("n", pa.array([1]))
+    write_table(table.slice(0, 0 if is_empty else None), root, partition_by="v")
+    before = tree(tmp_path)
+    options = dict(options)
+    for name, column in options.pop("columns", {}).items():
+        table = table.drop_columns(["n"]).append_column(name, column)
+    with pytest.raises(error, match=re.escape(told)) as caught:
+        write_table(table, root, mode="append", **options)
+    assert caught.value.path == str(root if is_empty else root / place)
+    assert tree(tmp_path) == before
+
+
+def test_names_that_are_no_partitions_stay(tmp_path: Path) -> None:
+    write_old(tmp_path)
+    (tmp_path / "=b").mkdir()
+    (tmp_path / "=b" / "_log").write_bytes(b"of others")
+    write_new(tmp_path, "overwrite_partitions")
+    assert (tmp_path / "=b" / "_log").read_bytes() == b"of others"
+    (tmp_path / "=b" / "_log").rename(tmp_path / "=b" / "log")
+    before = tree(tmp_path)
+    with pytest.raises(LayoutError, match="'=b' names a partition column without a name") as caught:
+        write_new(tmp_path, "overwrite_partitions")
+    assert caught.value.path == str(tmp_path / "=b")
+    assert tree(tmp_path) == before
+
+
 @pytest.mark.parametrize(
     ("nulls", "t", "value"),
     [
@@ -685,6 +751,30 @@ def test_partitions_of_nulls_go_with_any_type(tmp_path: Path, mode: SaveMode) ->
     expected = [(1, None), (1, None), (2, 7)] if mode == "append" else [(1, None), (2, 7)]
     found = zip(back["v"].to_pylist(), back["p"].to_pylist(), strict=True)
     assert sorted(found, key=repr) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "\xff", "[]", "null", "[" * 60_000, '{"job_id": 1}', '{"owner": {"host": 1}}']
+)
+def test_whose_turn_it_is_may_be_unreadable(tmp_path: Path, text: str) -> None:
+    write_old(tmp_path)
+    (tmp_path / ".tfrecord-io").mkdir()
+    (tmp_path / ".tfrecord-io" / "committing.json").write_text(text, encoding="latin-1")
+    before = tree(tmp_path)
+    for call in (read_table, partial(write_new, mode="append"), partial(clean, stale_after=0)):
+        with pytest.raises(CommitStateUnknownError, match="which job commits cannot be") as caught:
+            call(tmp_path)
+        assert caught.value.path == str(tmp_path / ".tfrecord-io" / "committing.json")
+    assert tree(tmp_path) == before
+
+
+def test_nothing_is_forgotten_without_a_manifest(tmp_path: Path) -> None:
+    assert clean(tmp_path, forget_missing=True) == CleanResult()
+    write_old(tmp_path)
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    before = tree(tmp_path)
+    assert clean(tmp_path, forget_missing=True) == CleanResult()
+    assert tree(tmp_path) == before
 
 
 def test_a_damaged_manifest_stops_appending_but_not_overwriting(tmp_path: Path) -> None:

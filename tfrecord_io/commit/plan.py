@@ -6,6 +6,7 @@ one job whose turn it is, so what is found here stays so until the record is car
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -164,8 +165,19 @@ def check_appended(
     """
     if manifest is None:
         manifest = _manifest_of_others(job, storage, root, tree)
-    _check_appendable(job, tree, manifest)
+    with _placed(storage, root, root):
+        _check_appendable(job, tree, manifest)
     return manifest
+
+
+@contextlib.contextmanager
+def _placed(storage: Storage, root: str, folder: str) -> Iterator[None]:
+    """Have errors name the file below `root` that they name, or else a folder, by its URL."""
+    try:
+        yield
+    except (SchemaMismatchError, LayoutError) as error:
+        error.path = storage.url(folder if error.path is None else f"{root}/{error.path}")
+        raise
 
 
 def _manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) -> Manifest | None:
@@ -186,11 +198,8 @@ def _manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) 
         described = {file.path: file for file in part.files if file.path in there}
         if not described and folder.startswith(f"{root}/"):
             continue
-        try:
+        with _placed(storage, root, folder):
             _check_appendable(job, tree, part)
-        except (SchemaMismatchError, LayoutError) as error:
-            error.path = error.path or storage.url(folder)
-            raise
         files = described | files
         schemas.append(part.schema)
     if not files or {*filter(is_data_path, there)} - files.keys():
