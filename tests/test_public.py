@@ -3,6 +3,7 @@
 import ast
 import doctest
 import functools
+import gzip
 import importlib
 import inspect
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 from numpydoc.validate import validate
 
 import tfrecord_io as tfr
+from tests.support.frames import examples
 from tests.support.trees import tree
 
 PACKAGE = Path(tfr.__file__).parent
@@ -112,6 +114,57 @@ def test_importing_is_light():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+@pytest.mark.parametrize(
+    ("package", "call", "what"),
+    [
+        ("tensorflow", "tfr.tf.feature_spec('none')", "tfrecord_io.tf needs TensorFlow; install"),
+        ("pyspark", "import tfrecord_io.engines.spark", "install tfrecord-io[spark]"),
+        ("pandas", "tfr.read_tfrecord('none')", "pip install 'tfrecord-io[dask]'"),
+        (
+            "tfrecord_io._native",
+            "tfr.read_table(sys.argv[1], codec='native')",
+            "is not built on this",
+        ),
+        ("isal", "print(len(tfr.read_table(sys.argv[1])))", "2"),
+    ],
+)
+def test_what_is_not_installed_is_named(tmp_path, package, call, what):
+    with gzip.open(tmp_path / "a.gz", "wb") as file:
+        file.write(examples({"x": 1}, {"x": 2}))
+    code = (
+        "import sys, tfrecord_io as tfr\n"
+        f"sys.modules[{package!r}] = None\n"
+        "try:\n"
+        f"    {call}\n"
+        "except tfr.MissingDependencyError as error:\n"
+        "    assert isinstance(error, ImportError)\n"
+        "    print(error)\n"
+    )
+    run = [sys.executable, "-c", code, tmp_path / "a.gz"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert what in done.stdout
+
+
+def test_the_readable_codec_stands_in_with_one_warning(tmp_path):
+    (tmp_path / "a").write_bytes(examples({"x": 1}, {"x": 2}))
+    code = (
+        "import sys, warnings, tfrecord_io as tfr\n"
+        "sys.modules['tfrecord_io._native'] = None\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(tfr.read_table(sys.argv[1]).to_pydict(), tfr.count_rows(sys.argv[1]))\n"
+        "print([(one.category.__name__, one.filename, str(one.message)) for one in caught])\n"
+    )
+    run = [sys.executable, "-c", code, tmp_path / "a"]
+    done = subprocess.run(run, capture_output=True, text=True, check=True)
+    rows, warned = done.stdout.splitlines()
+    assert rows == "{'x': [1, 2]} 2"
+    ((category, file, text),) = ast.literal_eval(warned)
+    assert (category, file) == ("ReferenceCodecWarning", "<string>")
+    assert "the native kernel is not built, so the reference codec is in use" in text
 
 
 def test_all_names_are_there():
