@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import pickle
 import subprocess
 import sys
+import uuid
 import zlib
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -18,6 +21,7 @@ import tfrecord_io as tfr
 from tests.support.servers import Server
 from tfrecord_io.codec.reference import frame
 from tfrecord_io.reading.source import OpenFile
+from tfrecord_io.storage import open_storage, remote_sink
 
 RECORDS = [b"", b"one", bytes(range(256)) * 100, b"four"] * 3
 
@@ -226,6 +230,51 @@ def test_what_keeps_a_held_writer_from_its_end_is_told() -> None:
         [sys.executable, "-c", HELD, "/dev/full"], check=False, capture_output=True, text=True
     )
     assert "No space left on device: '/dev/full'" in done.stderr
+
+
+@pytest.mark.parametrize("options", ["", "GZIP"])
+def test_a_file_without_room_is_closed(options: str) -> None:
+    writer = tfr.TFRecordWriter("/dev/full", options)
+    writer.write(b"x")
+    with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+        writer.close()
+    writer.close()
+    with pytest.raises(tfr.ClosedError, match="Writer is closed"):
+        writer.write(b"y")
+
+
+def test_a_remote_file_that_cannot_be_ended_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: object, data: object) -> None:
+        raise OSError(errno.EIO, "the store is gone")
+
+    url = f"memory://records-{uuid.uuid4().hex}/a"
+    writer = tfr.TFRecordWriter(url)
+    writer.write(b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(remote_sink.RemoteSink, "write", fail)
+        with pytest.raises(OSError, match="the store is gone"):
+            writer.close()
+    writer.close()
+    assert not fsspec.filesystem("memory").find(url.rpartition("/")[0])
+
+
+def test_an_upload_that_cannot_be_ended_is_aborted(
+    s3_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: object, staged: str, final: str) -> None:
+        raise OSError(errno.EIO, "the store is gone")
+
+    url = f"{s3_server.url}/{uuid.uuid4().hex}/a"
+    storage, path = open_storage(url, s3_server.storage_options)
+    folder = path.rpartition("/")[0]
+    writer = tfr.TFRecordWriter(url, storage_options=s3_server.storage_options)
+    writer.write(b"x")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(storage), "publish", fail)
+        with pytest.raises(OSError, match="the store is gone"):
+            writer.close()
+    assert storage.uploads(folder) == []
+    assert not storage.exists(path)
 
 
 def test_a_forked_process_does_not_write_what_waits(tmp_path: Path) -> None:

@@ -238,12 +238,10 @@ class TFRecordWriter:
             with as_tensorflow():
                 if self._stream is not None:
                     target.write(self._stream.flush())
+                target.close()
         except BaseException:
             target.discard()
             raise
-        else:
-            with as_tensorflow():
-                target.close()
         finally:
             self._target = None
             _open_writers.discard(self)
