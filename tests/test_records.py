@@ -258,6 +258,18 @@ def test_a_remote_file_that_cannot_be_ended_is_none(monkeypatch: pytest.MonkeyPa
     assert not fsspec.filesystem("memory").find(url.rpartition("/")[0])
 
 
+@pytest.mark.parametrize("end", ["", "/"])
+def test_a_bucket_is_no_file(s3_server: Server, end: str) -> None:
+    options = s3_server.storage_options
+    url = f"s3://{s3_server.url.split('/')[2]}"
+    for make in (tfr.TFRecordWriter, tfr.TFRecordReader):
+        with pytest.raises(IsADirectoryError, match="Is a directory") as caught:
+            make(f"{url}{end}", storage_options=options)
+        assert caught.value.filename == url
+    storage, root = open_storage(url, options)
+    assert storage.exists(root)
+
+
 def test_an_upload_that_cannot_be_ended_is_aborted(
     s3_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -288,6 +288,8 @@ class S3Storage:
     def create_sink(  # noqa: D102
         self, path: str, final: str, note: str | None = None
     ) -> Sink:
+        if not _key(final):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(final))
         attempt = None if path == final else path.rpartition("/")[0]
         return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt, note))
 
