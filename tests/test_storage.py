@@ -1101,6 +1101,30 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class _WithoutSizes(_Quiet):
+    def send_header(self, keyword: str, value: str) -> None:
+        if keyword.lower() != "content-length":
+            super().send_header(keyword, value)
+
+
+def test_a_web_server_that_tells_no_sizes(tmp_path: Path) -> None:
+    with tfr.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
+        writer.write(b"one")
+    handler = functools.partial(_WithoutSizes, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+        try:
+            for read in (tfr.read_table, tfr.count_rows, tfr.verify):
+                with pytest.raises(
+                    OSError, match="file's size: fetch it, and read the copy"
+                ) as refused:
+                    read(url)
+                assert refused.value.filename == url
+        finally:
+            server.shutdown()
+
+
 def test_an_archive_behind_a_web_server_without_ranges(tmp_path: Path, web_server: str) -> None:
     tfr.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "t")
     shutil.make_archive(str(tmp_path / "t"), "zip", tmp_path / "t")

@@ -123,7 +123,11 @@ class FsspecStorage:
         if details["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
         if details.get("size") is None:
-            raise OSError(errno.EIO, "the server does not tell the file's size", self.url(path))
+            raise OSError(
+                errno.EIO,
+                "the server does not tell the file's size: fetch it, and read the copy",
+                self.url(path),
+            )
         return _fsspec_info(self._begin, details)
 
     def _told(self, path: str, details: Mapping[str, Any]) -> FileInfo:
