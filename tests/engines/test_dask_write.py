@@ -974,3 +974,30 @@ def test_damage_on_a_worker_is_told_to_the_client(tmp_path, cluster):
     finally:
         cluster.unsubscribe_topic("warn")
     assert issubclass(pickle.loads(event["category"]), tfr.CorruptDataWarning)
+
+
+@pytest.mark.parametrize(
+    ("value", "t", "told"),
+    [
+        ([1, "a"], pa.list_(pa.int64()), "Could not convert 'a'"),
+        ("\ud800", pa.string(), "surrogates not allowed"),
+        (1j, pa.string(), "Could not convert 1j"),
+    ],
+)
+def test_objects_of_no_type_of_arrows_are_told_with_their_partition(tmp_path, value, t, told):
+    values = pd.Series([None, value], dtype=object)
+    with dask.config.set({"dataframe.convert-string": False}):
+        frame = dd.from_pandas(pd.DataFrame({"v": values}), npartitions=2)
+    with pytest.raises(tfr.InferenceError, match=f"column 'v' .*{told}.*partition 1 of") as caught:
+        tfr.to_tfrecord(frame, tmp_path / "new", schema={"v": t})
+    assert caught.value.feature == "v"
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("t", [pa.bool_(), pa.int64()])
+def test_types_of_arrow_that_others_define_are_cast(tmp_path, t):
+    flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
+    column = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([flags])))
+    frame = dd.from_pandas(pd.DataFrame({"v": column}), npartitions=1)
+    tfr.to_tfrecord(frame, tmp_path / "new", schema={"v": t})
+    assert tfr.read_table(tmp_path / "new")["v"].equals(pa.chunked_array([[1, 0, None]]).cast(t))
