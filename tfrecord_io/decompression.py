@@ -40,7 +40,7 @@ try:
 except ImportError:
     inflating = zlib
 
-_STEP_BYTES = 128 * 1024
+_STEP_BYTES = 1024 * 1024
 
 # A length and its CRC.
 _FRAME_HEAD_BYTES = 12
@@ -50,7 +50,7 @@ _FEED_BYTES = 16 * 1024
 
 # What is asked of Arrow at once, which gives none of it where damage comes before its end. A block
 # makes no more (RFC 8878, 3.1.1.2.4).
-_STEP_BYTES = 128 * 1024
+_ZSTD_BLOCK_BYTES = 128 * 1024
 
 # An LZ4 frame header (version 1, independent blocks of at most 4 MiB, no checksums, no sizes) for
 # wrapping raw blocks.
@@ -285,7 +285,7 @@ class _ZstdFrames(_Stepwise):
         if stream is None:
             return None
         try:
-            out: bytes = stream.read(min(size, _STEP_BYTES))
+            out: bytes = stream.read(min(size, _ZSTD_BLOCK_BYTES))
         except TFRecordError:
             raise
         except (pa.ArrowException, OSError) as error:
