@@ -1,6 +1,5 @@
 """What Spark reads: columns, options, filters, damage; rows as the core has them."""
 
-import contextlib
 import datetime as dt
 import decimal
 import gzip
@@ -18,6 +17,7 @@ import tfrecord_io as tfr
 from tests.codec.test_golden import GOLDEN
 from tests.support.frames import examples, header
 from tests.support.frames import frame as framed
+from tests.support.sessions import settings
 from tfrecord_io.engines import spark as tfr_spark
 from tfrecord_io.errors import TFRecordWarning
 
@@ -44,19 +44,6 @@ def load(spark, path, **options):
 
 def rows(frame):
     return sorted(map(tuple, frame.collect()), key=repr)
-
-
-@contextlib.contextmanager
-def settings(session, **told):
-    """Have a session have settings below spark.sql meanwhile, with _ for a dot."""
-    names = {f"spark.sql.{name.replace('_', '.')}": value for name, value in told.items()}
-    for name, value in names.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in names:
-            session.conf.unset(name)
 
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -1215,18 +1202,18 @@ def test_tasks_are_packed(classic, tmp_path):
 @pytest.mark.parametrize(
     "asked",
     [
-        {"files_minPartitionNum": 30},
-        {"files_minPartitionNum": 3, "leafNodeDefaultParallelism": 30},
-        {"leafNodeDefaultParallelism": 30},
-        {"files_maxPartitionNum": 1},
-        {"files_maxPartitionNum": 7, "files_maxPartitionBytes": "20k"},
-        {"files_maxPartitionNum": 50, "files_maxPartitionBytes": "20k"},
+        {"spark_sql_files_minPartitionNum": 30},
+        {"spark_sql_files_minPartitionNum": 3, "spark_sql_leafNodeDefaultParallelism": 30},
+        {"spark_sql_leafNodeDefaultParallelism": 30},
+        {"spark_sql_files_maxPartitionNum": 1},
+        {"spark_sql_files_maxPartitionNum": 7, "spark_sql_files_maxPartitionBytes": "20k"},
+        {"spark_sql_files_maxPartitionNum": 50, "spark_sql_files_maxPartitionBytes": "20k"},
     ],
 )
 def test_tasks_are_as_many_as_the_session_asks_for(classic, tmp_path, asked):
     table = pa.table({"i": pa.array(range(1000, 5000), pa.int64())})
     tfr.write_table(table, tmp_path / "data", rows_per_task=40)
-    with settings(classic, files_openCostInBytes=1000, **asked):
+    with settings(classic, spark_sql_files_openCostInBytes=1000, **asked):
         # Spark's own source of files that it does not cut.
         texts = classic.read.text(str(tmp_path / "data"), wholetext=True)
         ours = load(classic, tmp_path / "data")
@@ -1243,7 +1230,7 @@ def test_a_large_file_that_nothing_describes_is_shared(classic, tmp_path):
         return [len(part) for part in parts]
 
     assert [900 < rows < 1100 for rows in rows_of_parts()] == [True, True]
-    with settings(classic, files_minPartitionNum=10):
+    with settings(classic, spark_sql_files_minPartitionNum=10):
         assert [150 < rows < 250 for rows in rows_of_parts()] == [True] * 10
     # Damage may hide where records start.
     assert load(classic, path, mode="DROPMALFORMED").rdd.getNumPartitions() == 1

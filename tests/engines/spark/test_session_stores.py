@@ -1,6 +1,5 @@
 """Settings of the session, against real servers: where paths are, and who may read them."""
 
-import contextlib
 import datetime as dt
 import uuid
 import zipfile
@@ -12,23 +11,11 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support.frames import examples
+from tests.support.sessions import settings
 from tests.support.trees import data_files
 
 pyspark = pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PySparkException  # noqa: E402
-
-
-@contextlib.contextmanager
-def settings(session, **entries):
-    """Settings of a session for a while; ``_`` stands for a point."""
-    names = {name.replace("_", "."): value for name, value in entries.items()}
-    for name, value in names.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in names:
-            session.conf.unset(name)
 
 
 def s3a(server, **changes):
