@@ -749,21 +749,21 @@ class TestModes:
         assert tfr.read_table(path)["i"].to_pylist() == [*range(ROWS)] * 2
 
     def test_appends_that_were_made_of_one_state_add_their_rows_once(self, tmp_path):
-        # Both have begun before either commits.
         tfr.write_table(pa.table({"x": [1]}), tmp_path / "t")
-        df = dd.from_pandas(pd.DataFrame({"x": [2]}), npartitions=1)
-        target = tfr.to_tfrecord(df, tmp_path / "t", append=True, compute=False)
         together = threading.Barrier(2)
 
-        def compute(results):
-            class Wait(Callback):
-                def _pretask(self, key, dsk, state):
-                    if "commit" in str(key) and not together.broken:
-                        together.wait(30)
+        @dask.delayed(pure=False)
+        def made():
+            # Both have begun before either commits.
+            together.wait(30)
+            return pd.DataFrame({"x": [2]})
 
+        df = dd.from_delayed([made()], meta=pd.DataFrame({"x": [2]}), verify_meta=False)
+        target = tfr.to_tfrecord(df, tmp_path / "t", append=True, compute=False)
+
+        def compute(results):
             try:
-                with Wait():
-                    results.append(target.compute(scheduler="sync"))
+                results.append(target.compute(scheduler="sync"))
             except tfr.CommitConflictError as error:
                 results.append(error)
 
