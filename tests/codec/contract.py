@@ -849,6 +849,29 @@ class CodecContract:
         observer.observe(pa.py_buffer(frame(wire.example(b))))
         assert [f.name for f in observer.result().features] == ["a", "b"]
 
+    @pytest.mark.parametrize(
+        ("key", "value", "cut"),
+        [
+            (b"b", wire.bytes_list([b"y" * 60]), 40),
+            (b"b", wire.float_list([0.5] * 12), 40),
+            (b"b", wire.int64_list([1] * 60), 40),
+            (b"a name of 18 bytes", wire.int64_list([-1]), 28),
+        ],
+        ids=["text", "floats", "ints", "one int"],
+    )
+    def test_an_entry_that_ends_behind_all_bytes(
+        self, codec: Any, key: bytes, value: bytes, cut: int
+    ) -> None:
+        # It is not the one that is expected where it stands.
+        entries = [wire.entry(b"a", wire.int64_list([1])), wire.entry(key, value)]
+        sound = frame(wire.example(*entries)) * 3
+        data = sound + frame(wire.field(1, entries[1][:cut]))
+        observer = codec.observer(EXAMPLE)
+        with pytest.raises(DecodeError) as caught:
+            observer.observe(pa.py_buffer(data))
+        assert place(caught.value) == (len(sound), 3, None)
+        assert (observer.offset, observer.record) == (len(sound), 3)
+
     # ---- encoding -------------------------------------------------------------------------------
 
     def payloads(self, codec: Any, batch: pa.RecordBatch, record_type: str) -> list[bytes]:

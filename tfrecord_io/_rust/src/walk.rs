@@ -326,11 +326,13 @@ fn entries<V: Simd, S: Sink>(
             let slot = &names.slots[found as usize];
             let value_at = at.pos + slot.guess.header_len();
             let value = Span { at: value_at, end: value_at + length };
-            let is_taken = match slot.action {
-                Action::Column(column) => sink.short(column as usize, slot.kind, data, value),
-                _ => true,
-            };
-            if value.end > at.end || !is_taken {
+            // The sink looks at nothing behind the end.
+            let is_taken = value.end <= at.end
+                && match slot.action {
+                    Action::Column(column) => sink.short(column as usize, slot.kind, data, value),
+                    _ => true,
+                };
+            if !is_taken {
                 return None;
             }
             at.pos = value.end;
