@@ -475,5 +475,54 @@ fn feature_lists<S: Sink>(
         }
         previous = slot.unwrap_or(previous);
     }
+    names.records = names.records.saturating_add(1);
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use fearless_simd::{Level, dispatch};
+
+    use super::*;
+
+    /// Takes everything.
+    struct All;
+
+    impl Sink for All {
+        fn short(&mut self, _: usize, _: Kind, _: &[u8], _: Span) -> bool {
+            true
+        }
+
+        fn list(&mut self, _: usize, _: Kind, _: &[u8], _: Span) -> bool {
+            true
+        }
+
+        fn kindless(&mut self, _: usize) -> bool {
+            true
+        }
+
+        fn feature_list(&mut self, _: usize, _: &[u8], _: Span) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn what_follows_is_learned_of_features_and_of_feature_lists() {
+        let mut walker = Walker::new(true, 10, Unknown::Check);
+        for names in [b"abc", b"abc", b"acb", b"acb"] {
+            // Of each name an empty Feature, and a FeatureList without steps.
+            let entries: Vec<u8> =
+                names.iter().flat_map(|name| [0x0a, 5, 0x0a, 1, *name, 0x12, 0]).collect();
+            let part = |tag| [&[tag, entries.len() as u8], &entries[..]].concat();
+            let payload = [part(0x0a), part(0x12)].concat();
+            let walked = dispatch!(Level::new(), simd => {
+                walker.walk(simd, &payload, 0, payload.len(), &mut All)
+            });
+            assert_eq!(walked, Some(()));
+        }
+        for names in [&walker.context, &walker.feature_lists] {
+            let slot = |name: &[u8]| names.by_key[name];
+            assert_eq!(names.next(slot(b"a")), slot(b"c"));
+        }
+    }
 }
