@@ -226,7 +226,7 @@ impl Column {
                 true
             }),
             (Nesting::Bare, leaf) => fill(cells, |cell| match cell {
-                Some(value) => leaf.push_single(kind, input, value),
+                Some(value) => leaf.push_single(input, value),
                 None => {
                     leaf.push_null();
                     true

@@ -330,31 +330,25 @@ impl Leaf {
         }
     }
 
-    /// Push one value in its wire form; false if it is not one, or not of this leaf.
+    /// Push one value of this leaf's kind in its wire form; false if it is not one.
     #[inline(always)]
-    pub fn push_single(&mut self, kind: Kind, input: Input<'_>, value: Span) -> bool {
-        match (self, kind) {
-            (Self::Bytes(bytes), Kind::Bytes) => bytes.push(input.bytes, value),
-            (Self::Int64(values), Kind::Int64) => match one_varint(input.bytes, value) {
+    pub fn push_single(&mut self, input: Input<'_>, value: Span) -> bool {
+        match self {
+            Self::Int64(values) => match one_varint(input.bytes, value) {
                 Some(int) => values.push(int as i64),
                 None => return false,
             },
-            (Self::Float32(values), Kind::Float) => match one_float(input.bytes, value) {
+            Self::Float32(values) => match one_float(input.bytes, value) {
                 Some(float) => values.push(float),
                 None => return false,
             },
-            (Self::Views(views), Kind::Bytes) => views.push(input, value),
-            (Self::Float64(values), Kind::Float) => match one_float(input.bytes, value) {
+            Self::Float64(values) => match one_float(input.bytes, value) {
                 Some(float) => values.push(f64::from(float)),
                 None => return false,
             },
-            (Self::Float64(values), Kind::Int64) => {
-                match one_varint(input.bytes, value).map(|int| int as i64) {
-                    Some(int) if int.unsigned_abs() <= EXACT => values.push(int as f64),
-                    _ => return false,
-                }
-            }
-            _ => return false,
+            Self::Bytes(bytes) => bytes.push(input.bytes, value),
+            Self::Views(views) => views.push(input, value),
+            Self::Null(_) => return false,
         }
         true
     }

@@ -317,9 +317,6 @@ fn entries<V: Simd, S: Sink>(
         if !stride.strayed {
             continue;
         }
-        if at.pos == at.end {
-            break;
-        }
         *left = left.checked_sub(1)?;
         if let Some((found, length)) = names.find(simd, &data[at.pos..]) {
             names.follow(previous, found);
