@@ -116,6 +116,16 @@ def test_what_is_no_number_becomes_one(tmp_path: Path) -> None:
     assert batch["f16"].dtype == np.float16
 
 
+def test_decimals_become_the_nearest_floats(tmp_path: Path) -> None:
+    # Arrow's own cast makes 0.7000000000000001 of the first.
+    numbers = [decimal.Decimal(text) for text in ("0.700", "123.456", "-0.007")]
+    table = pa.table({"x": pa.array(numbers, pa.decimal128(9, 3)), "list": [numbers, [], None]})
+    tfr.write_table(table, tmp_path / "data", float64="cast")
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=3)
+    assert batch["x"].tolist() == [0.7, 123.456, -0.007]
+    assert rows_of(batch["list"]) == [[0.7, 123.456, -0.007], [], []]
+
+
 def test_sequences(tmp_path: Path) -> None:
     steps = [[[1, 2], []], [], None, [[3]]]
     table = pa.table({"steps": steps, "id": [0, 1, 2, 3]})

@@ -200,7 +200,7 @@ def _out_of_range(
 
 
 def _to_float32(array: pa.Array, *, float64: Float64Mode) -> tuple[pa.Array, Faults]:
-    doubles = _decimal_to_float64(array) if pat.is_decimal(array.type) else array
+    doubles = decimal_to_float64(array) if pat.is_decimal(array.type) else array
     out = doubles.cast(pa.float32(), safe=False)
     wide, narrow = as_numpy(doubles), as_numpy(out)
     is_beyond = np.isinf(narrow) & (np.isfinite(wide) | pat.is_decimal(array.type))
@@ -227,7 +227,8 @@ def _to_float32(array: pa.Array, *, float64: Float64Mode) -> tuple[pa.Array, Fau
     return out, faults + faults_at(~is_exact & ~is_beyond, inexact, is_warning=float64 == "warn")
 
 
-def _decimal_to_float64(array: pa.Array) -> pa.Array:
+def decimal_to_float64(array: pa.Array) -> pa.Array:
+    """Return the nearest float64 of each decimal."""
     # By way of text: Arrow's direct cast multiplies by a power of ten that is not exact, and so
     # misses the nearest float64 (3 * 0.1); its parser of numbers never does.
     return array.cast(pa.string()).cast(pa.float64())
@@ -350,7 +351,7 @@ def _are_decimals_of(decimals: pa.Array, floats: pa.Array) -> NumPy:
     """Return where decimals, cast from float64, are what is to be read of it."""
     asked = as_numpy(floats)
     # What is out of range became zero in the cast.
-    found = as_numpy(_decimal_to_float64(decimals))
+    found = as_numpy(decimal_to_float64(decimals))
     with np.errstate(over="ignore"):
         # The writer's float32 of this decimal, or an integer that was read exactly.
         is_same = (found.astype(np.float32) == asked) | (found == asked)

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_views import without_views
+from tfrecord_io.cast_leaves import decimal_to_float64
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.options import settings
 from tfrecord_io.schema import is_any_list, leaf_type, normal_type
@@ -210,6 +211,8 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
         array = _decoded(array.flatten())
     if pat.is_temporal(array.type):
         array = array.view(column.leaf)
+    elif pat.is_decimal(array.type):
+        array = decimal_to_float64(array)
     elif array.type != column.leaf:
         array = array.cast(column.leaf)
     if is_there is not None:
