@@ -126,6 +126,25 @@ def test_decimals_become_the_nearest_floats(tmp_path: Path) -> None:
     assert rows_of(batch["list"]) == [[0.7, 123.456, -0.007], [], []]
 
 
+@pytest.mark.parametrize("shuffle", [False, 250])
+def test_dictionaries_of_several_files(tmp_path: Path, shuffle: bool | int) -> None:
+    # A file has 100 values, and 128 are all that an index of eight bits reaches.
+    table = pa.table(
+        {
+            "code": [f"v{n}" for n in range(300)],
+            "codes": [[f"v{n}"] * (n % 3) for n in range(300)],
+            "pair": [[n, -n] for n in range(300)],
+        }
+    )
+    tfr.write_table(table, tmp_path / "data", rows_per_task=100)
+    code = pa.dictionary(pa.int8(), pa.string_view())
+    pair = pa.dictionary(pa.int8(), pa.list_(pa.int64(), 2))
+    schema = pa.schema([("code", code), ("codes", pa.list_(code)), ("pair", pair)])
+    (batch,) = tfr.batches(tmp_path / "data", batch_size=300, schema=schema, shuffle=shuffle)
+    for name in table.column_names:
+        assert sorted(rows_of(batch[name])) == sorted(table[name].to_pylist()), name
+
+
 def test_sequences(tmp_path: Path) -> None:
     steps = [[[1, 2], []], [], None, [[3]]]
     table = pa.table({"steps": steps, "id": [0, 1, 2, 3]})

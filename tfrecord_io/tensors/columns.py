@@ -22,11 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pat
 
-from tfrecord_io.arrow_views import without_views
 from tfrecord_io.cast_leaves import decimal_to_float64
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.options import settings
-from tfrecord_io.schema import is_any_list, leaf_type, normal_type
+from tfrecord_io.schema import is_any_list, leaf_type, normal_type, storage_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +66,27 @@ class TensorColumn:
         """NumPy's type of its numbers."""
         dtype: np.dtype[Any] = np.dtype(self.leaf.to_pandas_dtype())
         return dtype
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema by which columns are read that `taken_apart` takes, of the same values.
+
+    Without dictionaries above all: those of several files need not fit into one.
+    """
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in schema])
+
+
+def _plain_type(t: pa.DataType) -> pa.DataType:
+    t = storage_type(t)
+    if pat.is_dictionary(t):
+        return _plain_type(t.value_type)
+    if not is_any_list(t):
+        return t
+    item = t.value_field.with_type(_plain_type(t.value_type))
+    if pat.is_fixed_size_list(t):
+        return pa.list_(item, t.list_size)
+    is_large = pat.is_large_list(t) or pat.is_large_list_view(t)
+    return pa.large_list(item) if is_large else pa.list_(item)
 
 
 def tensor_columns(
@@ -179,7 +199,7 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
     Parameters
     ----------
     array : pyarrow.Array
-        Values of the column.
+        Values of the column, of a type as in `plain_schema`.
     column : TensorColumn
         What they become.
 
@@ -197,7 +217,6 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
     """
     if array.type == column.leaf:
         return [], _without_nulls(array, column)
-    array = _decoded(array)
     is_there = None
     lengths: list[np.ndarray[Any, Any]] = []
     while is_any_list(array.type):
@@ -208,7 +227,7 @@ def taken_apart(array: pa.Array, column: TensorColumn) -> tuple[list[np.ndarray[
             if column.default is None:
                 raise _null(column)
             is_there = array.is_valid()
-        array = _decoded(array.flatten())
+        array = array.flatten()
     if pat.is_temporal(array.type):
         array = array.view(column.leaf)
     elif pat.is_decimal(array.type):
@@ -236,16 +255,6 @@ def _without_nulls(array: pa.Array, column: TensorColumn) -> pa.Array:
     if column.default is None or column.inner is not None:
         raise _null(column)
     return array.fill_null(pa.scalar(column.default, column.leaf))
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
-    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
-        array = without_views(array)
-    return array
 
 
 def _null(column: TensorColumn) -> SchemaMismatchError:

@@ -27,7 +27,9 @@ from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, flag
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.reading.files import Paths
 from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.schema import check_schema
 from tfrecord_io.storage import threads_for
+from tfrecord_io.tensors.columns import plain_schema
 
 #: Rows that are mixed at a time where ``shuffle=True`` gives no number.
 SHUFFLED_ROWS = 65_536
@@ -176,10 +178,11 @@ def plan_rows(
         seed = int.from_bytes(os.urandom(6), "little")
     elif not isinstance(seed, Integral) or seed < 0:
         raise OptionError(f"seed is {seed!r}; it must be a whole number of 0 or more")
+    check_schema(schema)
     plan = plan_scan(
         path,
         columns=columns,
-        schema=schema,
+        schema=None if schema is None else plain_schema(schema),
         filters=filters,
         record_type=record_type,
         compression=compression,
