@@ -428,9 +428,15 @@ class TestReading:
         assert kept("s", "in", ["a", "c"]) == ["a"]
         assert kept("s", "is", None) == [None]
         assert kept("l", "is not", None) == ["a", "b"]
-        schema = schema.set(2, pa.field("l", pa.list_view(pa.string())))
-        assert kept("l", "is not", None) == ["a", "b"]
-        assert kept("x", ">", 1) == [None]
+        views = pa.list_view(pa.string())
+        for t in (
+            views,
+            pa.dictionary(pa.int8(), views),
+            pa.dictionary(pa.int8(), schema.types[2]),
+        ):
+            schema = schema.set(2, pa.field("l", t))
+            assert kept("l", "is not", None) == ["a", "b"]
+            assert kept("x", ">", 1) == [None]
 
     def test_whole_numbers_of_all_sizes_name_folders(self, tmp_path):
         numbers = pa.array([1, 2**63, 2**64 - 1], pa.uint64())

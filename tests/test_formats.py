@@ -1555,6 +1555,18 @@ class TestColumnar:
             found = read_table(tmp_path / "parts").sort_by("n")
             assert found["x"].to_pylist() == expected["x"].to_pylist()
 
+    @pytest.mark.parametrize(
+        "t", [pa.list_(pa.int64()), pa.list_view(pa.int64()), pa.list_(pa.int64(), 2)], ids=str
+    )
+    @pytest.mark.parametrize("fmt", ["arrow", "parquet", "jsonl", "tfrecord"])
+    def test_dictionaries_of_lists(self, tmp_path: Path, t: pa.DataType, fmt: str) -> None:
+        values = pa.array([[1, 2], [3, 4]], t)
+        column = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int8()), values)
+        write_directly(pa.table({"x": column}), tmp_path / "x.arrow", "arrow")
+        convert(tmp_path / "x.arrow", tmp_path / "out", to_format=fmt)
+        convert(tmp_path / "out", tmp_path / "back", to_format="tfrecord")
+        assert read_table(tmp_path / "back")["x"].to_pylist() == [[3, 4], None, [1, 2]]
+
     def test_a_struct_may_be_left_out(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"s": [{"x": 1}], "a": [1]}), tmp_path / "x.parquet")
         with pytest.raises(UnsupportedTypeError, match="'s'"):

@@ -31,7 +31,12 @@ def without_views(array: pa.Array) -> pa.Array:
 
 
 def without_any_views(array: pa.Array) -> pa.Array:
-    """Return an array with plain lists for list views at any depth; see `without_views`."""
+    """Return an array with plain lists for list views at any depth; see `without_views`.
+
+    And for dictionaries of lists, of which Arrow casts none.
+    """
+    if pat.is_dictionary(array.type) and is_any_list(array.type.value_type):
+        array = take(array.dictionary, array.indices)
     if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
         array = without_views(array)
     t = array.type

@@ -453,12 +453,7 @@ def _kept(columns: pa.Table | pa.RecordBatch, filter_expression: pc.Expression) 
     while name in columns.schema.names:
         name += "_"
     with _comparing():
-        arrays = [
-            _without_views(column, field.type)
-            for column, field in zip(
-                columns.columns, schema_without_views(columns.schema), strict=True
-            )
-        ]
+        arrays = map(_without_views, columns.columns)
         table = pa.table(
             [*arrays, pa.array(np.arange(columns.num_rows))], [*columns.schema.names, name]
         )
@@ -481,8 +476,9 @@ def _filtered(table: pa.Table, filter_expression: pc.Expression) -> pa.Table:
     return Declaration.from_sequence(steps).to_table(use_threads=False)
 
 
-def _without_views(array: pa.Array | pa.ChunkedArray, t: pa.DataType) -> pa.Array:
+def _without_views(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     array = without_any_views(array)
+    t = schema_without_views(pa.schema([("", array.type)])).field(0).type
     return array if array.type == t else array.cast(t)
 
 
