@@ -107,9 +107,10 @@ const START: u32 = 0;
 const LOST: u16 = u16::MAX;
 /// So many wrong guesses of a value's length, or of what follows, are no reason to stop guessing.
 const PATIENCE: u32 = 32;
-/// Names that nobody asked for are remembered up to this many, so that hostile files cannot fill
-/// the memory.
+/// Names that nobody asked for are remembered up to this many, and up to this length, so that
+/// hostile files cannot fill the memory.
 const MAX_SKIP_SLOTS: usize = 4096;
+const MAX_SKIP_KEY: usize = 1024;
 
 /// The names of the context, or those of the feature lists.
 #[derive(Debug)]
@@ -162,7 +163,9 @@ impl Names {
             Some(said) => *said,
             None if self.unknown == Unknown::GiveUp => return None,
             None if simdutf8::basic::from_utf8(key).is_err() => return None,
-            None if self.skip_slots == MAX_SKIP_SLOTS => return Some(None),
+            None if self.skip_slots == MAX_SKIP_SLOTS || key.len() > MAX_SKIP_KEY => {
+                return Some(None);
+            }
             None => {
                 self.skip_slots += 1;
                 (self.skip(), None)
@@ -501,6 +504,23 @@ mod tests {
         fn feature_list(&mut self, _: usize, _: &[u8], _: Span) -> bool {
             true
         }
+    }
+
+    #[test]
+    fn only_some_names_that_nobody_asked_for_are_remembered() {
+        let mut names = Names::new(Unknown::Skip);
+        let long = [b'a'; MAX_SKIP_KEY + 1];
+        assert_eq!(names.slot_of(&long), Some(None));
+        assert!(names.slot_of(&long[1..]).flatten().is_some());
+        for index in 0..MAX_SKIP_SLOTS {
+            names.slot_of(index.to_string().as_bytes());
+        }
+        assert_eq!(names.slot_of(b"another"), Some(None));
+        // Slots have the one that names begin behind, too.
+        assert_eq!(names.keys.len(), 1 + MAX_SKIP_SLOTS);
+        // What was asked for is remembered in any case.
+        names.expect(&long, Action::Column(0), None);
+        assert!(names.slot_of(&long).flatten().is_some());
     }
 
     #[test]
