@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tfrecord_io.commit import job as commit
 from tfrecord_io.commit.ownership import owner_of
 from tfrecord_io.errors import CommitConflictError
 from tfrecord_io.reading import listing
+from tfrecord_io.reading.files import Selection, list_files
 from tfrecord_io.reading.listing import list_paths
 from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.storage import open_storage
@@ -292,3 +294,15 @@ def test_paths_of_several_stores_that_are_alike(tmp_path: Path, is_reversed: boo
         write_table(pa.table({"x": [value]}), url)
     paths = sorted(values, reverse=is_reversed)
     assert read_table(paths)["x"].to_pylist() == [values[path] for path in paths]
+
+
+def test_archives_with_files_of_one_name_are_read_apart(tmp_path: Path) -> None:
+    urls = []
+    for name in "ab":
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("x.tfrecord", b"")
+        urls.append(f"zip://x.tfrecord::{tmp_path}/{name}")
+    # A path that is named twice is read once where Spark asks, but these are two files.
+    for paths, count in ((urls, 2), ([urls[0], urls[0]], 1)):
+        found = list_files(paths, {}, Selection(joins_paths=True)).found
+        assert sum(len(one.files) for one in found) == count

@@ -7,7 +7,7 @@ the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -299,6 +299,14 @@ class ScanFile(NamedTuple):
     rows: int | None = None
     marks: tuple[tuple[int, int], ...] = ()
     modified: float | None = None
+
+    def identity(self, locations: Sequence[str]) -> tuple[str, ...]:
+        """Return what tells the file from every other one, given the `ScanPlan.locations`.
+
+        Its URL does not: it shows no query, and of an archive's file not the archive.
+        """
+        location = locations[self.location]
+        return location if "::" in location else "", self.url, self.path
 
     def __reduce__(self) -> tuple[Any, ...]:
         try:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import zipfile
 from pathlib import Path
 
 import dask
@@ -604,6 +605,17 @@ class TestCutting:
         assert frame["byteArray"].compute().tolist() == payloads
         monkeypatch.setattr(boundaries, "walk", None)
         assert frame["byteArray"].compute().tolist() == payloads
+
+    def test_files_of_one_name_in_two_archives(self, tmp_path):
+        # What was found of the one once was taken for the other's, which is as long.
+        payloads = [b"x" * 83] * 50 + [b"y" * 171] * 25
+        for name, order in (("a", 1), ("b", -1)):
+            with zipfile.ZipFile(tmp_path / f"{name}.zip", "w") as archive:
+                archive.writestr("x.tfrecord", b"".join(map(framed, payloads[::order])))
+        for name, order in (("a", 1), ("b", -1)):
+            url = f"zip://x.tfrecord::{tmp_path}/{name}.zip"
+            frame = tfr.read_tfrecord(url, record_type="ByteArray", blocksize=1000)
+            assert frame["byteArray"].compute().tolist() == payloads[::order]
 
     def test_a_process_that_hops_can_fork(self, tmp_path):
         """As the workers of PyTorch's DataLoader begin while their parent reads ahead."""

@@ -17,6 +17,7 @@ import bisect
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from tfrecord_io.codec.base import Codec
 from tfrecord_io.plan import ScanOptions, ScanTask
@@ -63,9 +64,9 @@ class _Files:
         self.lock = threading.Lock()
         self.known: OrderedDict[tuple[object, ...], _Known] = OrderedDict()
 
-    def of(self, task: ScanTask, options: ScanOptions) -> _Known:
+    def of(self, task: ScanTask, locations: Sequence[str], compression: str | None) -> _Known:
         file = task.file
-        key = (file.url, file.version, file.size, options.compression)
+        key = (*file.identity(locations), file.version, file.size, compression)
         with self.lock:
             found = self.known.setdefault(key, _Known())
             self.known.move_to_end(key)
@@ -77,7 +78,13 @@ class _Files:
 _files = _Files()
 
 
-def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec) -> ScanTask:
+def settled(
+    storage: Storage,
+    task: ScanTask,
+    locations: Sequence[str],
+    options: ScanOptions,
+    codec: Codec,
+) -> ScanTask:
     """Return a task with the start of its first record, as an offset and counted in records.
 
     Parameters
@@ -86,6 +93,8 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
         Where its file is.
     task : ScanTask
         A task whose `search` is set.
+    locations : sequence of str
+        See `tfrecord_io.plan.ScanPlan`.
     options : ScanOptions
         How the file is read.
     codec : Codec
@@ -102,7 +111,7 @@ def settled(storage: Storage, task: ScanTask, options: ScanOptions, codec: Codec
         A frame before the task's records is damaged in its length, so that nothing behind it is
         known.
     """
-    known = _files.of(task, options)
+    known = _files.of(task, locations, options.compression)
     # One task of a file hops at a time; the others wait for what it finds.
     with known.lock:
         for mark in task.file.marks:

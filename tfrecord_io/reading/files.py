@@ -152,15 +152,15 @@ def list_files(
         of_below -= {id(one.manifest) for one in listing.found}
         listing.manifests = [one for one in listing.manifests if id(one) not in of_below]
     elif selection.joins_paths and len(paths) > 1:
-        listing.found = _without_repeats(listing.found)
+        listing.found = _without_repeats(listing.found, locations)
     return listing
 
 
-def _without_repeats(found: list[FolderFiles]) -> list[FolderFiles]:
+def _without_repeats(found: list[FolderFiles], locations: Sequence[str]) -> list[FolderFiles]:
     """Leave out files that were found before, unless their folders mean something else now."""
     seen: set[tuple[str, ...]] = set()
     for one in found:
-        files = {(file.url, *one.partition): file for file in one.files}
+        files = {(*file.identity(locations), *one.partition): file for file in one.files}
         one.files = [file for key, file in files.items() if key not in seen]
         seen.update(files)
     return [one for one in found if one.files]

@@ -393,6 +393,7 @@ class Runner:
         goes_through: bool,
         told: Callable[[ScanTask], Iterator[Any] | None] = lambda task: None,
     ) -> None:
+        self._locations = locations
         self._storages = [open_storage(url, storage_options)[0] for url in locations]
         self._options = options
         self._codec = get_codec(options.codec)
@@ -435,7 +436,7 @@ class Runner:
             return task
         with _at(task.file):
             storage = self._storages[task.file.location]
-            return settled(storage, task, self._options, self._codec)
+            return settled(storage, task, self._locations, self._options, self._codec)
 
     def run_all(
         self, tasks: Iterable[ScanTask], threads: int, note: Note | None = None
