@@ -540,6 +540,26 @@ class TestLaziness:
         os.utime(next(Path(dataset).rglob("part-*")), ns=(1, 1))
         assert one._name != tfr.read_tfrecord(dataset)._name
 
+    def test_rows_that_are_left_out_are_of_the_name(self, tmp_path):
+        # Of 1 and 23 rows, and of 1, 2 and 3, once were made the same digits.
+        rows = {0: 1, 1: 23, 2: 2, 3: 3, 9: 2}
+        folders = [folder for folder, count in rows.items() for _ in range(count)]
+        tfr.write_table(pa.table({"x": folders, "p": folders}), tmp_path, partition_by="p")
+        kept = []
+        for some in ([0, 1, 9], [0, 2, 3, 9]):
+            frame = tfr.read_tfrecord([f"{tmp_path}/p={folder}*" for folder in some])
+            kept.append(frame[frame["p"] == 9])
+        assert dd.concat(kept).compute().index.tolist() == [24, 25, 6, 7]
+
+    def test_units_that_a_manifest_no_longer_tells(self, tmp_path):
+        tfr.write_table(pa.table({"t": pa.array([1], pa.timestamp("s"))}), tmp_path)
+        schema = pa.schema([("t", pa.timestamp("ms"))])
+        told = tfr.read_tfrecord(tmp_path, schema=schema)
+        (tmp_path / "_SUCCESS").unlink()
+        not_told = tfr.read_tfrecord(tmp_path, schema=schema)
+        found = [pa.array(frame.compute()["t"]).cast(pa.int64()) for frame in (told, not_told)]
+        assert found == [pa.array([1000]), pa.array([1])]
+
     def test_the_public_way_does_without_dasks_private_parts(self, dataset, monkeypatch):
         from tfrecord_io.engines.dask import expression
 

@@ -63,8 +63,10 @@ class Partitions(Sequence[Group]):
             for task in group:
                 told: object = task
                 if isinstance(task, ScanTask):
-                    told = task.file.url, task.file.version, task.start, task.end
-                digest.update(repr(told).encode())
+                    file = task.file
+                    # The reader's name tells the locations.
+                    told = file.location, file.path, file.version, task.start, task.end
+                digest.update(f"{told!r},".encode())
             digest.update(b"|")
         self._token = digest.hexdigest()
 
@@ -190,6 +192,8 @@ class Reader:
             *(plan.locations, sorted(map(repr, plan.storage_options.items()))),
             # The text of an expression leaves out what is long.
             *(schemas, pickle.dumps(plan.filter), plan.options),
+            # What a manifest that is gone by now had told.
+            *(sorted(plan.rounded), sorted(plan.written.items())),
             *(self.dtype_backend, self.arrow_strings, self.limit),
         )
         return type(self).__name__, hashlib.sha256(repr(described).encode()).hexdigest()
