@@ -35,8 +35,10 @@ from tests.support.memory_clients import http_error
 from tests.support.servers import Server
 from tfrecord_io.commit.job import commit_job
 from tfrecord_io.errors import (
+    ChecksumError,
     CommitStateUnknownError,
     CorruptDataError,
+    CorruptDataWarning,
     DatasetChangedError,
     LayoutError,
     LimitExceededError,
@@ -1094,6 +1096,40 @@ def test_names_of_a_web_server_are_those_of_its_disk(
     found = tfr.read_table(base, path_column="path")["path"].to_pylist()
     assert rows(found) == rows(files)
     assert tfr.count_rows(f"{base}/city=S%C3%A3o") == tfr.count_rows(f"{base}/city=São") == 1
+
+
+def test_paths_of_a_web_server_are_urls(tmp_path: Path, web_server: str) -> None:
+    names = ["50%25.tfrecord", "a b.tfrecord", "a#b.tfrecord", "é.tfrecord"]
+    for name in names:
+        with tfr.TFRecordWriter(tmp_path / name) as writer:
+            writer.write(name.encode())
+    read = functools.partial(tfr.read_table, record_type="ByteArray", path_column="path")
+    found = read(web_server)["path"].to_pylist()
+    assert found == [f"{web_server}/{urllib.parse.quote(name)}" for name in names]
+    assert read(found)["byteArray"].to_pylist() == [name.encode() for name in names]
+
+
+# A server may tell files by their queries, in which a slash ends no folder.
+@pytest.mark.parametrize("query", ["?signature=hunter2", "?file=a/b/hunter2"])
+def test_a_query_is_not_shown(tmp_path: Path, web_server: str, query: str) -> None:
+    path = tmp_path / "a.tfrecord"
+    with tfr.TFRecordWriter(path) as writer:
+        writer.write(b"one")
+        writer.write(b"two")
+    url = f"{web_server}/a.tfrecord"
+    read = functools.partial(tfr.read_table, url + query, record_type="ByteArray")
+    assert read(path_column="path").to_pylist() == [
+        {"byteArray": record, "path": url} for record in (b"one", b"two")
+    ]
+    frame = tfr.read_tfrecord(url + query, record_type="ByteArray")
+    assert "hunter2" not in str(frame.expr)
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(ChecksumError) as caught:
+        read()
+    assert caught.value.path == url
+    with pytest.warns(CorruptDataWarning) as told:
+        assert read(on_corrupt="skip_record").num_rows == 1
+    assert "hunter2" not in str(caught.value) + str(told[0].message)
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

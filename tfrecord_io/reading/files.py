@@ -219,7 +219,9 @@ def _found(
             for _, manifest in manifests:
                 if id(manifest) not in by_path:
                     by_path[id(manifest)] = {file.path: file for file in manifest.files}
-        file = ScanFile(listed.location, path, f"{url}/{name}", size, version, modified=modified)
+        # Of web servers a path is a URL: its names are to be quoted, and a query is not to be seen.
+        of_file = listed.storage.url(path) if "://" in path else f"{url}/{name}"
+        file = ScanFile(listed.location, path, of_file, size, version, modified=modified)
         described = None
         for root, manifest in manifests:
             written = by_path[id(manifest)].get(path[len(root.rstrip("/")) + 1 :])

@@ -62,7 +62,7 @@ from tfrecord_io.reading.schema import (
     written_types,
 )
 from tfrecord_io.schema import check_byte_array, check_schema, wire_schema
-from tfrecord_io.storage import threads_for
+from tfrecord_io.storage import redact, threads_for
 
 #: Takes the path or URL through which a file was found, and the file, and returns it with marks.
 Describe: TypeAlias = Callable[[str, ScanFile], ScanFile]
@@ -298,7 +298,7 @@ def _no_files(listing: Listing) -> InferenceError:
         "there is no file to find columns in: give a schema, or check the path. Files in folders "
         "below are left out where these name no partition columns: name them, with a pattern such "
         "as folder/*, or say is_flat=False",
-        path=listing.locations[0],
+        path=redact(listing.locations[0]),
     )
 
 

@@ -34,6 +34,7 @@ from tfrecord_io.schema import (
     with_leaf,
     without_bounds,
 )
+from tfrecord_io.storage import redact
 
 
 def file_schema_of(listing: Listing, seen_in_files: Observation | pa.Schema) -> pa.Schema:
@@ -70,7 +71,7 @@ def check_unchanged(schema: pa.Schema, partitions: pa.Schema, listing: Listing) 
             raise DatasetChangedError(
                 f"the data set was replaced since its columns were looked for: {field.name!r} was "
                 f"{field.type} and is {is_now}; read the data set again",
-                path=listing.locations[0],
+                path=redact(listing.locations[0]),
                 feature=field.name,
             )
 

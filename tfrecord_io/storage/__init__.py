@@ -274,8 +274,12 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
         below = url.partition("://")[2].partition("/")[2]
         return HdfsStorage(filesystem), f"/{below}".rstrip("/") or "/"
     behind = filesystem.fs if kind in CACHES else filesystem
-    if "http" in behind.protocol and not has_query(inner):
-        return FsspecStorage(WebFiles(filesystem, behind), kind), unquoted(inner)
+    if "http" in behind.protocol:
+        if not has_query(inner):
+            return FsspecStorage(WebFiles(filesystem, behind), kind), unquoted(inner)
+        # A slash in a query ends no folder; it is asked for as before.
+        below, mark, query = re.split("([?#])", inner, maxsplit=1)
+        return FsspecStorage(filesystem, kind), below + mark + query.replace("/", "%2F")
     if "::" in url and not path:
         # A whole archive; ``tar`` may have put "./" before all names.
         if not filesystem.isdir("."):

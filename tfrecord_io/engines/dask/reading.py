@@ -33,7 +33,7 @@ from tfrecord_io.reading.plan import plan_scan, projected
 from tfrecord_io.reading.tasks import read_task, read_tasks
 from tfrecord_io.records.index_files import described_by
 from tfrecord_io.schema import schema_without_views
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import open_storage, redact
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -119,7 +119,7 @@ class Reader:
         return frame
 
     def __repr__(self) -> str:
-        return f"Reader({', '.join(self.plan.locations)})"
+        return f"Reader({', '.join(map(redact, self.plan.locations))})"
 
     def frame(self, table: pa.Table) -> pd.DataFrame:
         """Return a table with the dtypes that were asked for.

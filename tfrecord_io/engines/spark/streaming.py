@@ -52,7 +52,7 @@ from tfrecord_io.engines.spark.writing import driver_pid, stage
 from tfrecord_io.engines.spark.writing import plan as plan_append
 from tfrecord_io.errors import CommitConflictError, CommitError, DatasetChangedError, OptionError
 from tfrecord_io.plan import ScanFile, ScanPlan, StreamBatch, TaskCommit, WriteJob
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import open_storage, redact
 
 #: Spark's names of the query and the batch that a task works for.
 _QUERY_PROPERTY, _BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -169,7 +169,7 @@ class StreamReader(
             raise DatasetChangedError(
                 f"{len(asked - there.keys())} files of this batch went or were replaced before it "
                 "was read; say ignoreMissingFiles to go on without them",
-                path=scan.locations[0],
+                path=redact(scan.locations[0]),
             )
         scan = replace(scan, tasks=tuple(task for task in scan.tasks if _hash(task.file) in asked))
         without = scan.without_tasks()
