@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import html
 import http.server
+import io
 import os
 import random
 import re
@@ -1135,6 +1137,47 @@ def test_a_query_is_not_shown(tmp_path: Path, web_server: str, query: str) -> No
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args: Any) -> None:
         pass
+
+
+class _AsApache(_Quiet):
+    """Links as Apache's, to the page in other orders, to the folder above, and in HTML."""
+
+    here = ""
+
+    def list_directory(self, path: Any) -> Any:
+        names = sorted(f"{one.name}/" if one.is_dir() else one.name for one in Path(path).iterdir())
+        links = [f"{self.here}?C=N;O=D", "/", "../", "../../", f"{self.here}?C=M;O=A"]
+        links += [self.here + urllib.parse.quote(name, safe="/=&") for name in names]
+        page = "".join(f'<a href="{html.escape(link)}">_</a>' for link in links).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        return io.BytesIO(page)
+
+
+class _AsCaddy(_AsApache):
+    """Names begin with "./", so that none is taken for a protocol."""
+
+    here = "./"
+
+
+@pytest.mark.parametrize("handler", [_AsApache, _AsCaddy])
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_pages_of_other_web_servers(
+    tmp_path: Path, handler: type[_Quiet], has_manifest: bool
+) -> None:
+    table = pa.table({"x": [1, 2, 3], "p": ["a", "b c", "d&e"]})
+    tfr.write_table(table, tmp_path / "t", partition_by="p")
+    if not has_manifest:
+        (tmp_path / "t" / "_SUCCESS").unlink()
+    served = functools.partial(handler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/t"
+        found = [tfr.read_table(one) for one in (url, f"{url}/*/*.tfrecord", f"{url}/**")]
+        server.shutdown()
+    assert found == [table] * 3
 
 
 class _WithoutSizes(_Quiet):

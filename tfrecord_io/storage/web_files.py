@@ -5,13 +5,18 @@ A folder ``city=S%C3%A3o`` of a URL has the name ``city=São``, as it has on the
 
 from __future__ import annotations
 
+import contextlib
+import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote
 
 #: What comes before the path of a URL, and the path.
 _PARTS = re.compile(r"([^/]*//[^/]*)(.*)", re.DOTALL)
+
+#: What says in a path that the folder is meant that stands there.
+_HERE = re.compile(r"/(?:\./)+")
 
 #: What a URL's path may hold as it is: https://www.rfc-editor.org/rfc/rfc3986#section-3.3
 _PLAIN = "/:@!$&'()*+,;="
@@ -40,14 +45,42 @@ class WebFiles:
         """Return a URL."""
         return quoted(path)
 
-    def find(self, path: str, **options: Any) -> dict[str, Any]:
-        """Return what is below a folder, by its path."""
-        return _by_name(self._filesystem.find(quoted(path), **{**options, "detail": True}))
+    def find(
+        self, path: str, maxdepth: int | None = None, withdirs: bool = False, detail: bool = True
+    ) -> dict[str, Any]:
+        """Return what is below a folder, by its path, or the file."""
+        del detail
+        found: dict[str, Any] = {}
+        folders, level = [path], 0
+        while folders and level != maxdepth:
+            deeper = []
+            for folder in folders:
+                with contextlib.suppress(FileNotFoundError):
+                    for one in self.ls(folder):
+                        is_folder = one["type"] == "directory"
+                        if is_folder and one["name"] not in found:
+                            deeper.append(one["name"])
+                        if withdirs or not is_folder:
+                            found[one["name"]] = one
+            folders, level = deeper, level + 1
+        if not found and self.exists(path):
+            found[path] = {}
+        return found
 
     def ls(self, path: str, detail: bool = True) -> list[dict[str, Any]]:
-        """Return what is in a folder."""
+        """Return what is in a folder: what its page has links to."""
         del detail
-        return [*_by_name({one["name"]: one for one in self._filesystem.ls(quoted(path))}).values()]
+        found = {}
+        for one in self._filesystem.ls(quoted(path)):
+            # As it stands in HTML, and perhaps begins with "./".
+            link = _HERE.sub("/", html.unescape(one["name"]))
+            below, mark, _ = re.split("([?#]|$)", link, maxsplit=1)
+            name = unquoted(below).rstrip("/")
+            # Pages have links to themselves in another order, and to folders above.
+            is_below = name.startswith(f"{path.rstrip('/')}/") and "/../" not in f"{below}/"
+            if is_below and not (mark and below.endswith("/")):
+                found[name] = {**one, "name": name}
+        return [*found.values()]
 
     def glob(self, pattern: str, detail: bool = True) -> dict[str, Any]:
         """Return what fits a pattern."""
@@ -102,8 +135,3 @@ def unquoted(url: str) -> str:
 def _with_path(url: str, change: Callable[[str], str]) -> str:
     match = _PARTS.fullmatch(url)
     return url if match is None else match[1] + change(match[2])
-
-
-def _by_name(found: Mapping[str, Any]) -> dict[str, Any]:
-    paths = {unquoted(url): details for url, details in found.items()}
-    return {path: {**details, "name": path} for path, details in paths.items()}
