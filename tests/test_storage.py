@@ -1139,6 +1139,30 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class _WithoutListings(_Quiet):
+    def list_directory(self, path: Any) -> None:
+        self.send_error(403)
+
+
+def test_many_files_of_a_web_server_that_lists_none(tmp_path: Path) -> None:
+    # Of so many in one folder it is listed, where that is possible.
+    records = [b"%d" % number for number in range(20)]
+    handler = functools.partial(_WithoutListings, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        for record in records:
+            with tfr.TFRecordWriter(tmp_path / record.decode()) as writer:
+                writer.write(record)
+        read = tfr.read_table(
+            [f"{base}/{record.decode()}" for record in records], record_type="ByteArray"
+        )
+        with pytest.raises(PermissionError, match="the server answers 403"):
+            tfr.count_rows(base)
+        server.shutdown()
+    assert read["byteArray"].to_pylist() == records
+
+
 class _AsApache(_Quiet):
     """Links as Apache's, to the page in other orders, to the folder above, and in HTML."""
 

@@ -9,6 +9,7 @@ hold several.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import functools
 import os
@@ -302,8 +303,10 @@ def _look_at(
     looks: dict[str, _Look | FileInfo] = {}
     if many:
         find = partial(ask_each, storage, _found_of, list(many.items()))
-        for infos in _stable(storage, many, find):
-            looks.update(infos)
+        # Who may read files, of a web server most often, may not be let list their folder.
+        with contextlib.suppress(OSError):
+            for infos in _stable(storage, many, find):
+                looks.update(infos)
     rest = [*dict.fromkeys(root for one in named for root in one.roots if root not in looks)]
     find_one = partial(_stable_look, look_of)
     looks.update(zip(rest, ask_each(storage, find_one, rest), strict=True))
