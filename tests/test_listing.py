@@ -103,6 +103,16 @@ def test_patterns_in_the_root_of_a_store(pattern: str) -> None:
         fs.rm(name)
 
 
+def test_a_data_set_in_the_root_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of its manifest's path a letter too much once was cut, and it was read as a data file.
+    write_table(pa.table({"x": [1, 2], "y": pa.array([1, 2], pa.int8())}), tmp_path)
+    fs = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(fs), "store", {})
+    for path in tmp_path.iterdir():
+        fs.pipe(f"/{path.name}", path.read_bytes())
+    assert read_table("memory://").equals(read_table(tmp_path))
+
+
 def test_a_pattern_gives_partition_columns_below_its_fixed_part(copied: Server) -> None:
     options = {"storage_options": copied.storage_options}
     assert read_table(f"{copied.url}/**", **options).equals(TABLE)

@@ -365,7 +365,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
             return info
         # Most paths hold neither name, and finding that out is quick.
         if "/_" in info.path or "/." in info.path:
-            names = info.path[len(root) + 1 :].split("/")
+            names = info.path[len(root.rstrip("/")) + 1 :].split("/")
             depths = [names.index(name) for name in (MANIFEST_NAME, STAGING_NAME) if name in names]
             if depths:
                 has_manifest |= names[0] == MANIFEST_NAME
