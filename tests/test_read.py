@@ -483,6 +483,24 @@ class TestManifest:
         assert read_table(tmp_path).to_pylist() == [{"n": 1, "new": None}, {"n": 2, "new": "x"}]
         assert infer_schema(tmp_path).field("n").type == pa.int16()
 
+    @pytest.mark.parametrize(
+        ("nulls", "value", "t"),
+        [
+            (pa.null(), 1, pa.int64()),
+            (pa.null(), ["a", "b"], pa.list_(pa.string())),
+            (pa.list_(pa.null()), [1.5, 2.5], pa.list_(pa.float32())),
+            # Nothing is known of these either.
+            (pa.null(), None, pa.null()),
+        ],
+    )
+    def test_new_files_have_values_where_there_were_nulls(self, tmp_path, nulls, value, t):
+        write(tmp_path / "a.tfrecord", {"n": 1, "x": None})
+        manifest(tmp_path, [("n", pa.int16()), ("x", nulls)])
+        write(tmp_path / "b.tfrecord", {"n": 2, "new": 3, "x": value})
+        table = read_table(tmp_path)
+        assert table.schema == pa.schema([("n", pa.int16()), ("x", t), ("new", pa.int64())])
+        assert table["x"].to_pylist() == [None, value]
+
     def test_partition_types(self, tmp_path):
         write(tmp_path / "p=1" / "a.tfrecord", {"n": 1})
         manifest(tmp_path, [("n", pa.int64())], [("p", pa.string())])

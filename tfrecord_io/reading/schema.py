@@ -51,9 +51,22 @@ def file_schema_of(listing: Listing, seen_in_files: Observation | pa.Schema) -> 
             'record_type="ByteArray" reads them as bytes'
         )
         warn(text, InferenceWarning)
-    seen = [feature for feature in seen_in_files.features if feature.name not in names]
+    # A column of nulls alone is of any type: that of the values that others have.
+    of_nulls = {field.name for field in known if pat.is_null(leaf_type(field.type))}
+    seen = [
+        feature
+        for feature in seen_in_files.features
+        if feature.name not in names or (feature.name in of_nulls and feature.with_values)
+    ]
     inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
-    return pa.schema([*known, *inferred])
+    types = {field.name: field.type for field in inferred}
+    joined = [
+        field.with_type(types[field.name])
+        if field.name in types and is_nulls_of(field.type, types[field.name])
+        else field
+        for field in known
+    ]
+    return pa.schema([*joined, *(field for field in inferred if field.name not in names)])
 
 
 def check_unchanged(schema: pa.Schema, partitions: pa.Schema, listing: Listing) -> None:
