@@ -332,6 +332,17 @@ class TestPartitions:
         plan = plan_scan(tmp_path, schema=schema)
         assert pickle.loads(pickle.dumps(plan)) == plan
 
+    def test_a_null_that_the_schema_does_not_allow(self, tmp_path):
+        for part in ("1", "__HIVE_DEFAULT_PARTITION__"):
+            write(tmp_path / f"p={part}" / "a", {"n": 1})
+        schema = pa.schema([("n", pa.int64()), pa.field("p", pa.int64(), nullable=False)])
+        with pytest.raises(SchemaMismatchError, match="'p' is null in a folder") as caught:
+            read_table(tmp_path, schema=schema)
+        assert caught.value.path == str(tmp_path / "p=__HIVE_DEFAULT_PARTITION__" / "a")
+        table = read_table(tmp_path, schema=schema, filters=[("p", "is not", None)])
+        assert table.schema == schema
+        assert table.to_pylist() == [{"n": 1, "p": 1}]
+
     def test_times_that_python_does_not_have(self, tmp_path):
         """In UTC they are outside the years 1 to 9999."""
         for time in ("9999-12-31 23%3A59%3A59", "2026-01-02 03%3A04%3A05"):

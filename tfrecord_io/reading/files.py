@@ -310,6 +310,21 @@ def type_partitions(listing: Listing, schema: pa.Schema | None, selection: Selec
     return pa.schema(fields)
 
 
+def check_partitions(found: list[FolderFiles], partitions: pa.Schema) -> None:
+    """Hold the values of files that are to be read to a schema that allows no null."""
+    for index, field in enumerate(partitions):
+        if field.nullable:
+            continue
+        for one in found:
+            if not one.files[0].partition[index].is_valid:
+                raise SchemaMismatchError(
+                    f"partition column {field.name!r} is null in a folder, and the schema allows "
+                    "no null: declare it nullable, or leave the folder out by filters",
+                    path=one.files[0].url,
+                    feature=field.name,
+                )
+
+
 def _partition_field(
     name: str, inferred: pa.DataType, schema: pa.Schema | None, manifests: list[Manifest]
 ) -> pa.Field:

@@ -43,6 +43,7 @@ from tfrecord_io.reading.files import (
     as_list,
     check_case,
     check_manifest,
+    check_partitions,
     files_of,
     kept_files,
     list_files,
@@ -253,6 +254,7 @@ def plan_scan(
     full = full_schema(file_schema, partitions, path_column, corrupt_column)
     out = chosen_columns(full, columns, path_column, corrupt_column)
     found, row_filter, of_filter = _filtered(found, partitions, parsed, full, path_column)
+    check_partitions(found, partitions)
     needed = {*out.names, *of_filter}
     read_schema = pa.schema([field for field in file_schema if field.name in needed])
     if on_corrupt == "keep":
