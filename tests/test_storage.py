@@ -21,6 +21,7 @@ import traceback
 import tracemalloc
 import urllib.parse
 import uuid
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ import pytest
 import s3fs
 
 import tfrecord_io as tfr
+from tests.support.frames import frame as framed
 from tests.support.memory_clients import http_error
 from tests.support.servers import Server
 from tfrecord_io.commit.job import commit_job
@@ -977,6 +979,17 @@ def test_whole_archives(tmp_path: Path, has_dots: bool) -> None:
     # Its files are named as what stands before them.
     paths = tfr.read_table(f"zip://::{tmp_path}/t.zip", path_column="path")["path"].to_pylist()
     assert paths == [f"zip://day={day}/part-00000-000.tfrecord" for day in ("mon", "tue")]
+
+
+def test_names_in_archives_are_whole(tmp_path: Path) -> None:
+    # Two folders once had one path: what is no query, and no user, was left out of it.
+    names = ["a#1/x", "a#2/x", "b?1/x", "me@c/x"]
+    with zipfile.ZipFile(tmp_path / "t.zip", "w") as archive:
+        for name in names:
+            archive.writestr(name, framed(name.encode()))
+    read = tfr.read_table(f"zip://::{tmp_path}/t.zip", record_type="ByteArray", path_column="path")
+    assert read["path"].to_pylist() == [f"zip://{name}" for name in names]
+    assert redact("zip://a@b#c::https://me:hunter2@host/a?b") == "zip://a@b#c::https://host/a"
 
 
 @pytest.mark.parametrize("url", ["dir://a", "dir::memory://a/b"])

@@ -8,6 +8,10 @@ from urllib.parse import urlsplit
 _OF_NAMES = {"file", "gcs", "gs", "hdfs", "memory", "s3"}
 
 
+#: URLs of these have nothing but a name in an archive.
+_OF_ARCHIVES = {"libarchive", "tar", "zip"}
+
+
 def redact(url: str) -> str:
     """Return a URL, or several in a chain, without users, passwords, queries and fragments.
 
@@ -27,6 +31,8 @@ def _redact(url: str) -> str:
     if "://" not in url:
         return url
     scheme, _, below = url.partition("://")
+    if scheme in _OF_ARCHIVES:
+        return url
     if scheme in _OF_NAMES:
         host, slash, path = below.partition("/")
         return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
