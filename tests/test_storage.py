@@ -1217,10 +1217,46 @@ def test_pages_of_other_web_servers(
     assert found == [table] * 3
 
 
+class _WithPages(_Quiet):
+    """As the server of an application answers: a page for whatever is not there."""
+
+    def send_head(self) -> Any:
+        if Path(self.translate_path(self.path)).is_file():
+            return super().send_head()
+        page = b"<!doctype html><html></html>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        return io.BytesIO(page)
+
+
 class _WithoutSizes(_Quiet):
     def send_header(self, keyword: str, value: str) -> None:
         if keyword.lower() != "content-length":
             super().send_header(keyword, value)
+
+
+class _WithPagesMadeWhenAsked(_WithPages):
+    def send_header(self, keyword: str, value: str) -> None:
+        if keyword != "Content-Length" or Path(self.translate_path(self.path)).is_file():
+            super().send_header(keyword, value)
+
+
+@pytest.mark.parametrize("handler", [_WithPages, _WithPagesMadeWhenAsked])
+def test_a_web_server_with_pages_for_what_is_not_there(
+    tmp_path: Path, handler: type[_Quiet]
+) -> None:
+    # They were taken for notes of a commit.
+    with tfr.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
+        writer.write(b"one")
+    served = functools.partial(handler, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+        found = [tfr.read_table(one, record_type="ByteArray") for one in (url, f"{url}?x=y")]
+        server.shutdown()
+    assert [table["byteArray"].to_pylist() for table in found] == [[b"one"]] * 2
 
 
 def test_a_web_server_that_tells_no_sizes(tmp_path: Path) -> None:

@@ -45,6 +45,9 @@ _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", 
 #: File systems before others, which keep what is read; of what is written they know too little.
 CACHES = {"simplecache", "filecache", "blockcache", "cached"}
 
+#: Those that are a web server's, or may be.
+_OF_WEB = {"http", "https", *CACHES}
+
 #: What makes a path a pattern to ``mv`` and ``rm`` of fsspec, which then find other files as well.
 _PATTERN = re.compile(r"[*?[]")
 
@@ -123,6 +126,9 @@ class FsspecStorage:
         if details["type"] == "directory":
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
         if details.get("size") is None:
+            if details.get("mimetype") == "text/html":
+                # Such a page, made when it is asked for.
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
             raise OSError(
                 errno.EIO,
                 "the server does not tell the file's size: fetch it, and read the copy",
@@ -185,7 +191,11 @@ class FsspecStorage:
                 errno.ENOENT, os.strerror(errno.ENOENT), self.url(path)
             ) from error
         with opened as file, _answers(self.url(path)):
-            return limited(file.read(limit + 1), limit, self.url(path))
+            data = limited(file.read(limit + 1), limit, self.url(path))
+        if self._protocol in _OF_WEB and data.lstrip()[:1] == b"<":
+            # A page in the place of what is not there. Nothing that is read so is HTML.
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+        return data
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
         return None
