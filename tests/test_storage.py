@@ -1217,6 +1217,25 @@ def test_pages_of_other_web_servers(
     assert found == [table] * 3
 
 
+class _BreakingOff(_Quiet):
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        outputfile.write(source.read(5))
+        self.close_connection = True
+
+
+def test_a_web_server_that_breaks_off(tmp_path: Path) -> None:
+    # aiohttp's error did not say which file it was.
+    (tmp_path / "a.tfrecord").write_bytes(framed(b"one"))
+    handler = functools.partial(_BreakingOff, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+        with pytest.raises(OSError, match="the server's answer broke off") as caught:
+            tfr.count_rows(f"{url}?signature=hunter2")
+        server.shutdown()
+    assert caught.value.filename == url
+
+
 class _WithPages(_Quiet):
     """As the server of an application answers: a page for whatever is not there."""
 

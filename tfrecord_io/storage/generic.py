@@ -359,15 +359,23 @@ class _Stream:
 
 @contextlib.contextmanager
 def _answers(url: str) -> Iterator[None]:
-    """Raise an answer that a web server refuses with as ``OSError``: aiohttp shows signed URLs."""
+    """Raise what a web server refuses, or breaks off, as ``OSError``.
+
+    aiohttp's own errors show signed URLs, or none at all.
+    """
     try:
         yield
     except Exception as error:
         status = getattr(error, "status", None)
-        if isinstance(error, OSError) or not isinstance(status, int):
-            raise
         number = errno.EACCES if status in (401, 403) else errno.EIO
-        what = f"the server answers {status} {getattr(error, 'message', '')}"
+        if isinstance(error, OSError):
+            raise
+        if isinstance(status, int):
+            what = f"the server answers {status} {getattr(error, 'message', '')}"
+        elif type(error).__module__.partition(".")[0] == "aiohttp":
+            what = f"the server's answer broke off ({type(error).__name__}); read again"
+        else:
+            raise
         raise OSError(number, what.rstrip(), url) from None
 
 
