@@ -1239,15 +1239,32 @@ def test_a_web_server_that_breaks_off(tmp_path: Path) -> None:
 class _WithPages(_Quiet):
     """As the server of an application answers: a page for whatever is not there."""
 
+    page = b"<!doctype html><html></html>"
+
     def send_head(self) -> Any:
         if Path(self.translate_path(self.path)).is_file():
             return super().send_head()
-        page = b"<!doctype html><html></html>"
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(page)))
+        self.send_header("Content-Length", str(len(self.page)))
         self.end_headers()
-        return io.BytesIO(page)
+        return io.BytesIO(self.page)
+
+
+class _WithOnePage(_WithPages):
+    page = b'<a href="about/">_</a><a href="news/">_</a>'
+
+
+def test_a_web_server_with_one_page_for_all_folders(tmp_path: Path) -> None:
+    # Its folders have no end, and were gone through for ever.
+    handler = functools.partial(_WithOnePage, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a"
+        with pytest.raises(OSError, match="the same links in each folder") as caught:
+            tfr.count_rows(url)
+        server.shutdown()
+    assert caught.value.filename.startswith(f"{url}/")
 
 
 class _WithoutSizes(_Quiet):

@@ -5,12 +5,14 @@ A folder ``city=S%C3%A3o`` of a URL has the name ``city=São``, as it has on the
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import html
 import re
 from collections.abc import Callable
 from typing import Any, BinaryIO
 from urllib.parse import quote, unquote
+
+from tfrecord_io.storage.redaction import redact
 
 #: What comes before the path of a URL, and the path.
 _PARTS = re.compile(r"([^/]*//[^/]*)(.*)", re.DOTALL)
@@ -51,17 +53,29 @@ class WebFiles:
         """Return what is below a folder, by its path, or the file."""
         del detail
         found: dict[str, Any] = {}
-        folders, level = [path], 0
+        # Each with what the two folders above it hold.
+        folders: list[tuple[str, list[set[str]]]] = [(path, [])]
+        level = 0
         while folders and level != maxdepth:
             deeper = []
-            for folder in folders:
-                with contextlib.suppress(FileNotFoundError):
-                    for one in self.ls(folder):
-                        is_folder = one["type"] == "directory"
-                        if is_folder and one["name"] not in found:
-                            deeper.append(one["name"])
-                        if withdirs or not is_folder:
-                            found[one["name"]] = one
+            for folder, above in folders:
+                try:
+                    links = self.ls(folder)
+                except FileNotFoundError:
+                    continue
+                names = {one["name"].removeprefix(folder) for one in links}
+                inner = [one["name"] for one in links if one["type"] == "directory"]
+                if inner and above == [names, names]:
+                    # A page that is given for every folder has its links again below each of them.
+                    raise OSError(
+                        errno.ELOOP,
+                        "the server has the same links in each folder, without an end",
+                        redact(quoted(folder)),
+                    )
+                deeper += [(name, [*above[-1:], names]) for name in inner]
+                found |= {
+                    one["name"]: one for one in links if withdirs or one["type"] != "directory"
+                }
             folders, level = deeper, level + 1
         if not found and self.exists(path):
             found[path] = {}
