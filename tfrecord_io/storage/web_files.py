@@ -1,6 +1,7 @@
 """Files of web servers by their names: fsspec takes and gives their URLs, where names are quoted.
 
 A folder ``city=S%C3%A3o`` of a URL has the name ``city=São``, as it has on the disk of the server.
+What is in a folder are the links of its page, which fsspec takes as they stand in it.
 """
 
 from __future__ import annotations
