@@ -162,6 +162,16 @@ def test_paths_resolve_as_in_spark(path, default, expected):
     assert resolve(path, {"fs.defaultFS": default}) == expected
 
 
+def test_whose_home_folder_relative_paths_are_in(monkeypatch):
+    """Hadoop's clients, Spark's too, take the user from the environment first."""
+    hadoop = {"fs.defaultFS": "hdfs://name:8020"}
+    monkeypatch.setenv("HADOOP_USER_NAME", "etl")
+    assert resolve("a/b", hadoop) == "hdfs://name:8020/user/etl/a/b"
+    monkeypatch.delenv("HADOOP_USER_NAME")
+    monkeypatch.setattr("getpass.getuser", lambda: "me")
+    assert resolve("a/b", hadoop) == "hdfs://name:8020/user/me/a/b"
+
+
 def test_settings_of_a_bucket_go_before_those_of_all():
     hadoop = {
         "fs.s3a.access.key": "me",

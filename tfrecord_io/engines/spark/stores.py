@@ -6,6 +6,7 @@ The one place where ``fs.defaultFS`` and ``fs.s3a.*`` are understood: pure funct
 from __future__ import annotations
 
 import getpass
+import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -49,8 +50,13 @@ def resolve(path: str, hadoop: Mapping[str, str]) -> str:
         return default.rstrip("/") + path[found.end() :]
     if _SCHEME.match(path):
         return path
-    rooted = path if path.startswith("/") else f"/user/{getpass.getuser()}/{path}"
+    rooted = path if path.startswith("/") else f"/user/{_user()}/{path}"
     return default.rstrip("/") + rooted
+
+
+def _user() -> str:
+    """Return whom Hadoop takes this process's user for (``UserGroupInformation``)."""
+    return os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
 
 
 def comma_separated(text: str) -> list[str]:
