@@ -194,6 +194,25 @@ def test_settings_of_a_bucket_go_before_those_of_all():
     assert storage_options("/a/b", hadoop) == storage_options("hdfs://name/a", hadoop) == {}
 
 
+@pytest.mark.parametrize(
+    ("providers", "keys", "is_anonymous"),
+    [
+        (["Anonymous"], True, True),
+        (["Anonymous", "Simple"], True, True),
+        (["Simple", "Anonymous"], True, False),
+        (["Simple", "Anonymous"], False, True),
+        (["Simple"], True, False),
+    ],
+)
+def test_providers_are_asked_in_their_order(providers, keys, is_anonymous):
+    package = "org.apache.hadoop.fs.s3a."
+    named = ",".join(f"{package}{name}AWSCredentialsProvider" for name in providers)
+    hadoop = {"fs.s3a.aws.credentials.provider": named}
+    if keys:
+        hadoop |= {"fs.s3a.access.key": "me", "fs.s3a.secret.key": "word"}
+    assert storage_options("s3a://bucket/x", hadoop).get("anon", False) is is_anonymous
+
+
 def test_options_go_before_settings():
     settings = from_conf(CONF)
     plain = read_options({"path": "file:/a"}, settings)

@@ -106,7 +106,9 @@ def _s3_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
     for name, key in (("access.key", "key"), ("secret.key", "secret"), ("session.token", "token")):
         if setting(name):
             options[key] = setting(name)
-    if "Anonymous" in setting("aws.credentials.provider"):
+    # Hadoop asks providers in their order, and the anonymous one always has an answer.
+    first, *others = setting("aws.credentials.provider").split(",")
+    if "Anonymous" in first or ("key" not in options and any("Anonymous" in it for it in others)):
         options["anon"] = True
     client = {}
     if endpoint := setting("endpoint"):
