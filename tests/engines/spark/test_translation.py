@@ -194,6 +194,20 @@ def test_settings_of_a_bucket_go_before_those_of_all():
     assert storage_options("/a/b", hadoop) == storage_options("hdfs://name/a", hadoop) == {}
 
 
+def test_buckets_of_different_settings_are_not_read_together():
+    """One of them would be asked with what is meant for the other: its endpoint, its secrets."""
+    hadoop = {"fs.s3a.access.key": "me", "fs.s3a.bucket.other.access.key": "you"}
+
+    def storage(*paths):
+        return read_options({"paths": json.dumps(paths), **hadoop}, Settings()).storage
+
+    assert storage("s3a://a/x", "/y", "s3://b/z", "s3a://a/w") == {"key": "me"}
+    assert storage("s3a://other/x", "s3a://other/y") == {"key": "you"}
+    assert storage("/x", "/y") == {}
+    with pytest.raises(OptionError, match=r"'a' and 'other' .*fs\.s3a\.bucket.* load them apart"):
+        storage("/y", "s3a://a/x", "s3a://other/x")
+
+
 @pytest.mark.parametrize(
     ("providers", "keys", "is_anonymous"),
     [

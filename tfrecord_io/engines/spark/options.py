@@ -22,7 +22,7 @@ from tfrecord_io.engines.spark.settings import (
     Settings,
     parse_bytes,
 )
-from tfrecord_io.engines.spark.stores import resolve, storage_options
+from tfrecord_io.engines.spark.stores import resolve, shared_options, storage_options
 from tfrecord_io.engines.spark.time_zones import time_zone, zone_info
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
@@ -324,9 +324,6 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
     texts = _Texts(options)
     hadoop = texts.hadoop(settings)
     paths = tuple(resolve(_pattern(path), hadoop) for path in texts.paths())
-    storage: dict[str, Any] = {}
-    for path in paths:
-        storage.update(storage_options(path, hadoop))
     base_path = texts.text("basePath")
     given_zone = texts.text("timeZone")
     zone = time_zone(given_zone or settings.time_zone)
@@ -340,7 +337,7 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         raise OptionError("maxFilesPerTrigger and maxBytesPerTrigger are both given; give one")
     return ReadOptions(
         paths=paths,
-        storage=storage,
+        storage=shared_options(paths, hadoop),
         record_type=texts.choice("recordType", RecordType, "Example"),
         compression=_compression(texts),
         on_corrupt=on_corrupt,

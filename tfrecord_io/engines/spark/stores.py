@@ -8,9 +8,11 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
+
+from tfrecord_io.errors import OptionError
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 #: What stands before the path of a URL that names no host.
@@ -96,6 +98,30 @@ def storage_options(url: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
     """
     parts = urlsplit(url)
     return _s3_options(parts.netloc, hadoop) if parts.scheme in _S3_SCHEMES else {}
+
+
+def shared_options(urls: Sequence[str], hadoop: Mapping[str, str]) -> dict[str, Any]:
+    """Return the storage options of URLs that are read together.
+
+    Raises
+    ------
+    OptionError
+        Settings of their buckets differ, and a read has one set of options for all.
+    """
+    of_buckets = {
+        parts.netloc: _s3_options(parts.netloc, hadoop)
+        for parts in map(urlsplit, urls)
+        if parts.scheme in _S3_SCHEMES
+    }
+    names = list(of_buckets)
+    for name in names[1:]:
+        if of_buckets[name] != of_buckets[names[0]]:
+            raise OptionError(
+                f"the buckets {names[0]!r} and {name!r} have different settings, by "
+                f"{_S3A}bucket.*, and what is read together has those of one: load them apart, and "
+                "put them together by union"
+            )
+    return of_buckets[names[0]] if names else {}
 
 
 def _s3_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
