@@ -299,6 +299,20 @@ def test_other_formats_pass_through(spark, tmp_path):
         spark.sql("DROP TABLE IF EXISTS of_parquet")
 
 
+def test_a_stream_keeps_its_name(spark, tmp_path):
+    """Spark finds its place in the checkpoint by it, where it asks for names."""
+    add(tmp_path / "in", [1])
+    reader = spark.readStream.format("tfrecord").schema("id bigint").name("clicks")
+    evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    spark.conf.set(evolution, "true")
+    try:
+        run(reader.load(str(tmp_path / "in")), tmp_path / "out", tmp_path / "c")
+    finally:
+        spark.conf.unset(evolution)
+    assert ids(tmp_path / "out") == [1]
+    assert "clicks" in (tmp_path / "c" / "offsets" / "0").read_text()
+
+
 def test_all_that_start_and_load_take(spark, tmp_path):
     add(tmp_path / "in", [1])
     frame = spark.readStream.load(str(tmp_path / "in"), format="tfrecord", schema="id bigint")

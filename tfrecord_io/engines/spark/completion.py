@@ -64,6 +64,8 @@ class Reading:
     #: As JSON, or in Connect perhaps as DDL; empty without one.
     schema: str
     options: Mapping[str, str]
+    #: What a stream is called in checkpoints.
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +275,13 @@ def _of_connector(path: Any, told: Reading) -> tuple[Any, Reading]:
 
 
 def load_columns(
-    session: Any, path: Any, given: str, options: Mapping[str, str], *, is_stream: bool = False
+    session: Any,
+    path: Any,
+    given: str,
+    options: Mapping[str, str],
+    *,
+    is_stream: bool = False,
+    stream_name: str | None = None,
 ) -> Any:
     """Load a data set after asking for its columns.
 
@@ -289,6 +297,8 @@ def load_columns(
         Options of the data source.
     is_stream : bool
         Whether to load it as a stream.
+    stream_name : str, optional
+        What the stream is called in checkpoints.
     """
     told = {**of_session(session).options(), **options}
     with translated():
@@ -296,6 +306,8 @@ def load_columns(
         found = json.loads(_ask(session, path, told | question))
         stored = {STORED_OPTION: json.dumps(found["stored"])}
         reader = session.readStream if is_stream else session.read
+        if stream_name is not None:
+            reader = reader.name(stream_name)
         columns = StructType.fromJson(found["columns"])
         return _load(reader.schema(columns), path, {**told, **stored})
 

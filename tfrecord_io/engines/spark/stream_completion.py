@@ -81,11 +81,13 @@ class _Classic:
     def reading(self, reader: Any) -> Reading:
         java = reader._jreader
         given = java_field(java, "userSpecifiedSchema")
+        name = java_field(java, "userProvidedSourceName")
         return Reading(
             session=reader._spark,
             source=java_field(java, "source"),
             schema=given.get().json() if given.isDefined() else "",
             options=scala_map(java_field(java, "extraOptions")),
+            name=name.get() if name.isDefined() else None,
         )
 
     def starting(self, writer: Any) -> _Starting:
@@ -117,6 +119,7 @@ class _Connect:
             source=reader._format,
             schema=reader._schema or "",
             options=dict(reader._options),
+            name=reader._source_name,
         )
 
     def starting(self, writer: Any) -> _Starting:
@@ -165,7 +168,9 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
                 errorClass="UNABLE_TO_INFER_SCHEMA",
                 messageParameters={},
             )
-        return load_columns(told.session, path, given, told.options, is_stream=True)
+        return load_columns(
+            told.session, path, given, told.options, is_stream=True, stream_name=told.name
+        )
 
     return load
 
