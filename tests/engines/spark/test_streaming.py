@@ -313,6 +313,19 @@ def test_a_stream_keeps_its_name(spark, tmp_path):
     assert "clicks" in (tmp_path / "c" / "offsets" / "0").read_text()
 
 
+def test_rows_of_a_stream_go_to_a_function_whatever_format_was_named(spark, tmp_path):
+    add(tmp_path / "in", [1, 2])
+    out = str(tmp_path / "out")
+
+    def write(frame, number):
+        frame.write.parquet(out)
+
+    writer = source(spark, tmp_path / "in").writeStream.format("tfrecord")
+    writer = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True)
+    writer.foreachBatch(write).start().awaitTermination()
+    assert sorted(row.id for row in spark.read.parquet(out).collect()) == [1, 2]
+
+
 def test_all_that_start_and_load_take(spark, tmp_path):
     add(tmp_path / "in", [1])
     frame = spark.readStream.load(str(tmp_path / "in"), format="tfrecord", schema="id bigint")

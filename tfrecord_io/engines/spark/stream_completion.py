@@ -124,9 +124,11 @@ class _Connect:
 
     def starting(self, writer: Any) -> _Starting:
         told = writer._write_proto
+        # As in a classic session: what functions take goes to no format, whichever was named.
+        is_for_functions = told.HasField("foreach_batch") or told.HasField("foreach_writer")
         return _Starting(
             session=writer._session,
-            source=told.format or None,
+            source="foreachBatch" if is_for_functions else told.format or None,
             output_mode=told.output_mode,
             partition_by=tuple(told.partitioning_column_names),
             options=dict(told.options),
