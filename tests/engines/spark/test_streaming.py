@@ -326,6 +326,25 @@ def test_rows_of_a_stream_go_to_a_function_whatever_format_was_named(spark, tmp_
     assert sorted(row.id for row in spark.read.parquet(out).collect()) == [1, 2]
 
 
+def test_a_table_as_a_stream(spark, tmp_path):
+    """As of a table that is read at once, its columns tell what it was made of."""
+    tfr.write_table(
+        pa.table({"id": [1, 2], "p": pa.array([5, 6], pa.int32())}),
+        tmp_path / "in",
+        partition_by="p",
+        record_type="SequenceExample",
+    )
+    spark.sql(
+        "CREATE TABLE streamed USING tfrecord OPTIONS (recordType 'SequenceExample') "
+        f"LOCATION '{tmp_path / 'in'}'"
+    )
+    try:
+        run(spark.readStream.table("streamed"), tmp_path / "out", tmp_path / "c")
+    finally:
+        spark.sql("DROP TABLE streamed")
+    assert tfr.read_table(tmp_path / "out").sort_by("id").to_pydict() == {"id": [1, 2], "p": [5, 6]}
+
+
 def test_all_that_start_and_load_take(spark, tmp_path):
     add(tmp_path / "in", [1])
     frame = spark.readStream.load(str(tmp_path / "in"), format="tfrecord", schema="id bigint")

@@ -102,7 +102,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     @in_worker
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads these columns of files as they come."""
-        options = read_options(self.options, self._settings)
+        options = read_options(tables.options_to_read(schema, self.options), self._settings)
         return streaming.StreamReader(self._rows(options, schema))
 
     def _rows(self, options: ReadOptions, schema: StructType) -> reading.Rows:
