@@ -675,6 +675,17 @@ def test_lists_of_times_of_the_day(spark, tmp_path):
     assert frame.collect()[1].seconds is None
 
 
+def test_a_working_folder_that_is_gone(spark, tmp_path, monkeypatch):
+    """Spark's own sources ask for none."""
+    tfr.write_table(pa.table({"x": [1]}), tmp_path / "data")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    frame = spark.read.format("tfrecord").load(str(tmp_path / "data"))
+    frame.write.format("tfrecord").save(str(tmp_path / "again"))
+    assert tfr.read_table(tmp_path / "again")["x"].to_pylist() == [1]
+
+
 def test_missing_paths(spark, tmp_path):
     for frame in (
         lambda: load(spark, tmp_path / "nothing"),

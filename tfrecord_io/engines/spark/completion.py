@@ -320,7 +320,7 @@ def _ask(session: Any, path: Any, options: Mapping[str, str]) -> str:
     """
     _check_registered(session)
     answer: str
-    if is_connect(session) or session._jvm.System.getProperty("user.dir") != str(Path.cwd()):
+    if is_connect(session) or not _is_in(session._jvm.System.getProperty("user.dir")):
         (answer,) = _load(session.read, path, options).columns
         return answer
     asked = CaseInsensitiveDict(options)
@@ -340,6 +340,14 @@ def _ask(session: Any, path: Any, options: Mapping[str, str]) -> str:
             messageParameters={},
         ) from error
     return answer
+
+
+def _is_in(folder: str) -> bool:
+    try:
+        return str(Path.cwd()) == folder
+    except FileNotFoundError:
+        # It was removed.
+        return False
 
 
 def _load(reader: Any, path: Any, options: Mapping[str, str]) -> Any:
