@@ -15,10 +15,13 @@ from pyspark.ml.linalg import MatrixUDT, Vectors, VectorUDT
 from pyspark.sql import datasource
 from pyspark.sql.types import (
     ArrayType,
+    GeographyType,
+    GeometryType,
     MapType,
     NullType,
     StringType,
     StructType,
+    VariantType,
     YearMonthIntervalType,
 )
 
@@ -450,6 +453,21 @@ def test_a_column_without_an_arrow_form():
 def test_a_type_of_nothing(t, what):
     with pytest.raises(UnsupportedTypeError, match=what):
         arrow_schema(StructType().add("x", t))
+
+
+@pytest.mark.parametrize(
+    ("spark_type", "text"),
+    [
+        (VariantType(), r"'c' has the type variant, .*: .*variant_get.*to_json\(column\)"),
+        (ArrayType(VariantType()), r"'c' has the type array<variant>, .*variant_get"),
+        (GeometryType(4326), r"'c' has the type geometry\(4326\), .*st_asbinary\(column\)"),
+        (GeographyType(4326), r"'c' has the type geography\(4326\), .*st_asbinary\(column\)"),
+    ],
+)
+def test_types_that_are_structs_to_arrow_alone(spark_type, text):
+    """Of neither has SQL a field to select."""
+    with pytest.raises(UnsupportedTypeError, match=text):
+        arrow_schema(StructType().add("c", spark_type))
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,11 @@ from pyspark.sql.types import (
     LongType,
     NullType,
     ShortType,
+    SpatialType,
     StructField,
     StructType,
     UserDefinedType,
+    VariantType,
 )
 from pyspark.sql.types import IntegerType as IntType
 
@@ -37,6 +39,13 @@ _ZONE = "UTC"
 
 #: An ML vector in its Spark form: {type: 0 sparse, 1 dense; size; indices; values}.
 _VECTOR = pa.list_(pa.field("element", pa.float64(), nullable=False))
+
+
+#: Types that Arrow has as structs, whose fields no SQL takes apart, and what does.
+_NOT_IN_RECORDS: tuple[tuple[type[DataType], str], ...] = (
+    (VariantType, "take values out by variant_get, or write to_json(column)"),
+    (SpatialType, "write st_asbinary(column)"),
+)
 
 
 def arrow_schema(struct: StructType) -> pa.Schema:
@@ -54,6 +63,9 @@ def _arrow_field(field: StructField) -> pa.Field:
     if is_vector(field.dataType):
         return pa.field(field.name, _VECTOR, field.nullable)
     name = field.dataType.simpleString()
+    for kind, advice in _NOT_IN_RECORDS:
+        if isinstance(_leaf(field.dataType), kind):
+            raise _unsupported(field.name, name, advice)
     if _holds_objects(field.dataType):
         # Neither a field's name nor to_json takes these apart.
         advice = "make numbers, texts or lists of its objects by a udf of your own"
@@ -74,6 +86,10 @@ def _unsupported(column: str, type_name: str, advice: str) -> UnsupportedTypeErr
         f"column {column!r} has the type {type_name}, which TFRecord cannot hold: {advice}",
         feature=column,
     )
+
+
+def _leaf(t: DataType) -> DataType:
+    return _leaf(t.elementType) if isinstance(t, ArrayType) else t
 
 
 def _holds_objects(t: DataType) -> bool:
