@@ -38,7 +38,9 @@ from tfrecord_io.engines.spark.settings import (
     from_conf,
     from_options,
     of_session,
+    with_site,
 )
+from tfrecord_io.engines.spark.source import TFRecordSource
 from tfrecord_io.engines.spark.stores import resolve, storage_options
 from tfrecord_io.engines.spark.types import arrow_schema, conformed, spark_schema, with_lists
 from tfrecord_io.schema import normal_schema
@@ -116,6 +118,37 @@ def test_what_a_session_sets_goes_before_what_the_application_has():
         "secret": "hidden-word",
         "token": "of a while",
     }
+
+
+def test_settings_of_the_servers_files(tmp_path, monkeypatch):
+    """A client of Spark Connect sees no core-site.xml: what stands there is looked up beside it."""
+    for name in ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+        (tmp_path / name).mkdir()
+    told = Settings(hadoop={"fs.s3a.access.key": "own"})
+    assert with_site(told) is told
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "SPARK_CONF_DIR"))
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "HADOOP_CONF_DIR"))
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path / "YARN_CONF_DIR"))
+    assert with_site(told) is told
+
+    def write(name, properties):
+        entries = "".join(
+            f"<property>\n<name>{key}</name><value> {value} </value><final>true</final></property>"
+            for key, value in properties.items()
+        )
+        text = f'<?xml version="1.0"?>\n<configuration>{entries}</configuration>'
+        (tmp_path / name / "core-site.xml").write_text(text)
+
+    site = {"fs.defaultFS": "hdfs://name", "fs.s3a.access.key": "me", "io.sort.mb": "1"}
+    write("HADOOP_CONF_DIR", site)
+    write("YARN_CONF_DIR", {"fs.defaultFS": "hdfs://other"})
+    found = with_site(told)
+    assert found.hadoop == {"fs.defaultFS": "hdfs://name", "fs.s3a.access.key": "own"}
+    # The data source goes by it, whether settings came as options or none did.
+    for options in ({}, told.options()):
+        source = TFRecordSource({"path": "/a", **options})
+        assert source._settings.hadoop["fs.defaultFS"] == "hdfs://name"
 
 
 def test_settings_come_from_the_jvm_as_they_are(classic):

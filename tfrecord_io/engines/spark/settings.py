@@ -4,6 +4,8 @@ A Python data source runs beside the driver's JVM and sees no settings, so the c
 `of_session` for the classic and the Connect session. They travel as two options, of which the
 one with credentials has ``secret`` in its name: Spark then redacts it wherever it shows options.
 Settings whose names look secret Spark gives to no Connect client; there they have to be options.
+What only ``core-site.xml`` says no such client sees either, so the data source looks there itself,
+on the server (`with_site`).
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from tfrecord_io.errors import OptionError
 
@@ -33,6 +37,10 @@ _HADOOP_KEYS = (
     "fs.s3a.aws.credentials.provider",
 )
 _BUCKET_PREFIX = "fs.s3a.bucket."
+
+#: Name the folders of configuration that Spark's launcher puts on the class path, in this order
+#: (``AbstractCommandBuilder.buildClassPath``).
+_CONF_FOLDERS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 _SIZE = re.compile(r"(-?\d+)\s*([kmgtp]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {unit: 1024**power for power, unit in enumerate(("", "k", "m", "g", "t", "p"))}
@@ -116,6 +124,26 @@ def from_options(options: Mapping[str, str], default: Settings) -> Settings:
         return default
     hadoop = json.loads(options.get(SECRET_OPTION, "{}"))
     return Settings(**json.loads(options[SESSION_OPTION]), hadoop=hadoop)
+
+
+def with_site(settings: Settings) -> Settings:
+    """Return settings with those of Hadoop that only this machine's ``core-site.xml`` says."""
+    for folder in filter(None, map(os.environ.get, _CONF_FOLDERS)):
+        path = Path(folder, "core-site.xml")
+        if path.is_file():
+            found = _properties(path)
+            known = {name: text for name, text in found.items() if _is_of_stores(name)}
+            return replace(settings, hadoop={**known, **settings.hadoop})
+    return settings
+
+
+def _properties(path: Path) -> dict[str, str]:
+    found = {}
+    for one in ElementTree.parse(path).getroot().iter("property"):
+        name, value = one.findtext("name"), one.findtext("value")
+        if name and value:
+            found[name.strip()] = value.strip()
+    return found
 
 
 def is_connect(session: Any) -> bool:
@@ -233,7 +261,7 @@ def _conf_of_jvm(session: Any) -> dict[str, str]:
 
 
 def _hadoop_of_jvm(session: Any) -> dict[str, str]:
-    """Return the settings with those from ``core-site.xml``, which only the JVM knows."""
+    """Return the settings with those from ``core-site.xml``, as the JVM takes them."""
     known = session._jsparkSession.sessionState().newHadoopConf()
     found = {key: known.get(key) for key in _HADOOP_KEYS}
     of_buckets = known.getPropsWithPrefix(_BUCKET_PREFIX)

@@ -25,7 +25,7 @@ from tfrecord_io.engines.spark.options import (
     read_options,
     write_options,
 )
-from tfrecord_io.engines.spark.settings import Settings, from_options
+from tfrecord_io.engines.spark.settings import Settings, from_options, with_site
 from tfrecord_io.engines.spark.types import arrow_schema, spark_schema, vector_columns
 from tfrecord_io.engines.spark.workers import keep_what_is_loaded
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
@@ -66,7 +66,7 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
 
     @property
     def _settings(self) -> Settings:
-        return from_options(self.options, self.session_settings)
+        return with_site(from_options(self.options, self.session_settings))
 
     @in_worker
     def schema(self) -> StructType:
