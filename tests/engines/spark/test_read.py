@@ -675,6 +675,26 @@ def test_lists_of_times_of_the_day(spark, tmp_path):
     assert frame.collect()[1].seconds is None
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda spark, path, schema: tfr_spark.read_tfrecord(spark, path, schema=schema),
+        lambda spark, path, schema: spark.read.format("tfrecord").schema(schema).load(path),
+        lambda spark, path, schema: spark.readStream.format("tfrecord").schema(schema).load(path),
+    ],
+)
+def test_a_schema_in_words_is_what_spark_takes_it_for(spark, tmp_path, load):
+    """Spark's readers take no char, and say so; frames of none show a trace of Java."""
+    path = str(tmp_path / "data")
+    tfr.write_table(pa.table({"c": ["x"], "n": [1]}), path)
+    found = load(spark, path, "n int NOT NULL COMMENT 'a', c string").schema
+    assert found.simpleString() == "struct<n:int,c:string>"
+    assert found["n"].metadata == {"comment": "a"}
+    with pytest.raises(AnalysisException) as error:
+        load(spark, path, "c char(3)")
+    assert error.value.getCondition() == "UNSUPPORTED_CHAR_OR_VARCHAR_AS_STRING"
+
+
 def test_a_working_folder_that_is_gone(spark, tmp_path, monkeypatch):
     """Spark's own sources ask for none."""
     tfr.write_table(pa.table({"x": [1]}), tmp_path / "data")

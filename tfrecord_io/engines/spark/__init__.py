@@ -196,12 +196,12 @@ def read_tfrecord(
         found["filters"] = filters_told
     if columns_told is not None:
         found["columns"] = columns_told
-    given = session.createDataFrame([], schema).schema if isinstance(schema, str) else schema
+    if isinstance(schema, str):
+        given = completion.schema_of(session, schema)
+    else:
+        given = "" if schema is None else schema.json()
     return completion.load_columns(
-        session,
-        paths if len(paths) > 1 else paths[0],
-        "" if given is None else given.json(),
-        _texts(found),
+        session, paths if len(paths) > 1 else paths[0], given, _texts(found)
     )
 
 

@@ -257,7 +257,7 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         told = kind.reading(self)
         given = told.schema
         if given and not given.startswith("{"):
-            given = own(self, path).schema.json()
+            given = schema_of(told.session, given)
         if (told.source or "").lower() == CONNECTOR_NAME:
             path, told = _of_connector(path, told)
         return load_columns(told.session, path, given, told.options)
@@ -272,6 +272,13 @@ def _of_connector(path: Any, told: Reading) -> tuple[Any, Reading]:
     if not isinstance(text, str) or len(paths := comma_separated(text)) == 1:
         return path, told
     return paths, replace(told, options=options)
+
+
+def schema_of(session: Any, text: str) -> str:
+    """Return the schema that a text says, as JSON; as any reader of this session takes the text."""
+    # What is to be loaded does not matter: nothing is looked at.
+    schema: str = _load(session.read.schema(text), "unread", {}).schema.json()
+    return schema
 
 
 def load_columns(

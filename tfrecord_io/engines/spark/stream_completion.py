@@ -35,6 +35,7 @@ from tfrecord_io.engines.spark.completion import (
     request,
     scala_map,
     scala_sequence,
+    schema_of,
 )
 from tfrecord_io.engines.spark.conditions import translated
 from tfrecord_io.engines.spark.options import REQUEST_OPTION, STREAM_OPTION
@@ -161,7 +162,7 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         told = kind.reading(self)
         given = told.schema
         if given and not given.startswith("{"):
-            given = told.session.createDataFrame([], given).schema.json()
+            given = schema_of(told.session, given)
         if not given and not _may_infer(told):
             raise AnalysisException(
                 message="a stream needs a schema: give one by schema(...), such as that of "
