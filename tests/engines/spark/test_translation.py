@@ -356,6 +356,17 @@ def test_compression_by_either_name():
             write_options({**both, "compression": compression}, Settings(), overwrite=False)
 
 
+def test_partition_columns_by_method_and_by_option():
+    """As with compression: where the two contradict each other, neither is passed over."""
+    request = {"path": "/a", REQUEST_OPTION: '{"mode": "append", "partition_by": ["b", "c"]}'}
+    for more in ({}, {"partitionBy": "b,c"}, {"partitionBy": '["b", "c"]'}):
+        found = write_options({**request, **more}, Settings(), overwrite=False)
+        assert found.partition_by == ("b", "c")
+    for named in ("a", "b", "c,b"):
+        with pytest.raises(OptionError, match=r"b, c by the writer's method, and .* by the option"):
+            write_options({**request, "partitionBy": named}, Settings(), overwrite=False)
+
+
 def test_local_writes_and_speculative_tasks():
     options = {"path": "/a", "writeLocality": "local"}
     assert write_options(options, from_conf(CONF), overwrite=False).is_local

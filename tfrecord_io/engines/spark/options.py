@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
@@ -477,7 +477,7 @@ def write_options(
     hadoop = texts.hadoop(settings)
     path = resolve(texts.target(), hadoop)
     request = json.loads(options[REQUEST_OPTION]) if REQUEST_OPTION in options else {}
-    partition_by = request.get("partition_by") or texts.names("partitionBy") or ()
+    partition_by = _partition_by(request.get("partition_by") or (), texts.names("partitionBy"))
     mode = request.get("mode") or ("overwrite" if overwrite else "append")
     if _is_dynamic(texts, settings) and mode == "overwrite" and partition_by:
         mode = "overwrite_partitions"
@@ -501,7 +501,7 @@ def write_options(
         path=path,
         storage=storage_options(path, hadoop),
         mode=cast(SaveMode, mode),
-        partition_by=tuple(partition_by),
+        partition_by=partition_by,
         record_type=texts.choice("recordType", RecordType, "Example"),
         compression=_written_compression(texts),
         compression_level=texts.number("compressionLevel"),
@@ -515,6 +515,16 @@ def write_options(
         case_sensitive=settings.case_sensitive,
         stream=options.get(STREAM_OPTION, ""),
     )
+
+
+def _partition_by(asked: Sequence[str], option: tuple[str, ...] | None) -> tuple[str, ...]:
+    """Return the partition columns by the writer's method, or by the option."""
+    if asked and option and [*asked] != [*option]:
+        raise OptionError(
+            f"partitionBy is {', '.join(asked)} by the writer's method, and {', '.join(option)} by "
+            "the option: give one"
+        )
+    return tuple(asked) or option or ()
 
 
 def _is_dynamic(texts: _Texts, settings: Settings) -> bool:
