@@ -3,6 +3,7 @@
 import datetime as dt
 import operator
 import shutil
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -26,7 +27,14 @@ from pyspark.sql.datasource import (  # noqa: E402
     WriterCommitMessage,
 )
 from pyspark.sql.functions import explode, lit, udf  # noqa: E402
-from pyspark.sql.types import LongType, StructField, StructType  # noqa: E402
+from pyspark.sql.types import (  # noqa: E402
+    ArrayType,
+    DoubleType,
+    LongType,
+    StructField,
+    StructType,
+    UserDefinedType,
+)
 
 from tfrecord_io.engines.spark import row_batches, writing  # noqa: E402
 from tfrecord_io.engines.spark.row_batches import small_batches  # noqa: E402
@@ -456,6 +464,31 @@ def test_save_as_table_and_buckets_are_refused(spark, tmp_path):
         frame.write.format("tfrecord").sortBy("number").save(str(tmp_path / "data"))
     with pytest.raises(AnalysisException, match="there is no path"):
         frame.write.format("tfrecord").save()
+
+
+class _PointUDT(UserDefinedType):
+    """A type whose class pretends to be of a notebook."""
+
+    @classmethod
+    def sqlType(cls):
+        return ArrayType(DoubleType())
+
+    @classmethod
+    def module(cls):
+        return "__main__"
+
+
+def test_a_type_of_the_main_program_is_refused(spark, tmp_path, monkeypatch):
+    """PySpark's workers load no class that comes pickled, and tell no more than that."""
+    monkeypatch.setattr(sys.modules["__main__"], "_PointUDT", _PointUDT, raising=False)
+    columns = StructType().add("x", LongType()).add("point", _PointUDT())
+    path = str(tmp_path / "data")
+    with pytest.raises(AnalysisException, match=r"'point' .* in a module that they have"):
+        spark.createDataFrame([], columns).write.format("tfrecord").save(path)
+    assert list(tmp_path.iterdir()) == []
+    tfr.write_table(pa.table({"x": [1], "point": [[1.0, 2.0]]}), path)
+    with pytest.raises(AnalysisException, match=r"'point' .* in a module that they have"):
+        spark.read.format("tfrecord").schema(columns).load(path)
 
 
 def test_a_frame_without_columns_is_refused(spark, tmp_path):

@@ -32,7 +32,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from tfrecord_io.engines.spark.conditions import translated
+from tfrecord_io.engines.spark.conditions import as_spark, translated
 from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
     DESCRIBE_OPTION,
@@ -44,6 +44,7 @@ from tfrecord_io.engines.spark.row_batches import small_batches
 from tfrecord_io.engines.spark.settings import is_connect, of_session
 from tfrecord_io.engines.spark.source import CONNECTOR_NAME, NAMES, NOT_NEEDED, TFRecordSource
 from tfrecord_io.engines.spark.stores import comma_separated
+from tfrecord_io.errors import UnsupportedTypeError
 
 _SAVE_MODES = {
     "error": "error",
@@ -308,6 +309,8 @@ def load_columns(
         What the stream is called in checkpoints.
     """
     told = {**of_session(session).options(), **options}
+    if given:
+        _check_classes(given)
     with translated():
         question = {DESCRIBE_OPTION: given} | ({STREAM_OPTION: ""} if is_stream else {})
         found = json.loads(_ask(session, path, told | question))
@@ -476,4 +479,20 @@ def request(mode: str, partition_by: Sequence[str]) -> str:
 
 def is_needed(session: Any, path: str | None, options: Mapping[str, str], columns: Any) -> bool:
     """Ask whether a write is possible and would write anything."""
-    return _ask(session, path, {**options, CHECK_OPTION: columns.json()}) != NOT_NEEDED
+    told = columns.json()
+    _check_classes(told)
+    return _ask(session, path, {**options, CHECK_OPTION: told}) != NOT_NEEDED
+
+
+def _check_classes(schema: str) -> None:
+    """Refuse user-defined types of the main program: Spark's workers load no such class."""
+    for field in json.loads(schema)["fields"]:
+        if '"pyClass": "__main__.' in json.dumps(field["type"]):
+            raise as_spark(
+                UnsupportedTypeError(
+                    f"column {field['name']!r} has a type of your own whose class is in the main "
+                    "program, where Spark's workers do not find it: put it in a module that they "
+                    "have, or make numbers, texts or lists of its objects by a udf of your own",
+                    feature=field["name"],
+                )
+            )
