@@ -284,9 +284,12 @@ def _without_views(t: pa.DataType) -> pa.DataType:
         return pa.binary()
     if pat.is_dictionary(t):
         return pa.dictionary(t.index_type, _without_views(t.value_type), t.ordered)
-    if not is_any_list(t):
-        return t
-    item = t.value_field.with_type(_without_views(t.value_type))
+    return plain_list(t, _without_views(t.value_type)) if is_any_list(t) else t
+
+
+def plain_list(t: pa.DataType, item_type: pa.DataType) -> pa.DataType:
+    """Return a list type with other items, and a plain one for a list view."""
+    item = t.value_field.with_type(item_type)
     if pat.is_fixed_size_list(t):
         return pa.list_(item, t.list_size)
     is_large = pat.is_large_list(t) or pat.is_large_list_view(t)

@@ -25,7 +25,7 @@ import pyarrow.types as pat
 from tfrecord_io.cast_leaves import decimal_to_float64
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.options import settings
-from tfrecord_io.schema import is_any_list, leaf_type, normal_type, storage_type
+from tfrecord_io.schema import is_any_list, leaf_type, normal_type, plain_list, storage_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +80,7 @@ def _plain_type(t: pa.DataType) -> pa.DataType:
     t = storage_type(t)
     if pat.is_dictionary(t):
         return _plain_type(t.value_type)
-    if not is_any_list(t):
-        return t
-    item = t.value_field.with_type(_plain_type(t.value_type))
-    if pat.is_fixed_size_list(t):
-        return pa.list_(item, t.list_size)
-    is_large = pat.is_large_list(t) or pat.is_large_list_view(t)
-    return pa.large_list(item) if is_large else pa.list_(item)
+    return plain_list(t, _plain_type(t.value_type)) if is_any_list(t) else t
 
 
 def tensor_columns(

@@ -276,7 +276,7 @@ def _of_connector(path: Any, told: Reading) -> tuple[Any, Reading]:
 
 
 def schema_of(session: Any, text: str) -> str:
-    """Return the schema that a text says, as JSON; as any reader of this session takes the text."""
+    """Return the schema that a text says, as JSON; as all readers of the session take the text."""
     # What is to be loaded does not matter: nothing is looked at.
     schema: str = _load(session.read.schema(text), "unread", {}).schema.json()
     return schema
