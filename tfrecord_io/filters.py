@@ -31,7 +31,7 @@ from tfrecord_io.arrow_views import without_any_views
 from tfrecord_io.cast_leaves import decimals
 from tfrecord_io.errors import OptionError
 from tfrecord_io.options import no_column
-from tfrecord_io.schema import schema_without_views
+from tfrecord_io.schema import schema_without_views, type_without_views
 
 Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
@@ -478,7 +478,7 @@ def _filtered(table: pa.Table, filter_expression: pc.Expression) -> pa.Table:
 
 def _without_views(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     array = without_any_views(array)
-    t = schema_without_views(pa.schema([("", array.type)])).field(0).type
+    t = type_without_views(array.type)
     return array if array.type == t else array.cast(t)
 
 

@@ -274,17 +274,18 @@ def is_bytes(t: pa.DataType) -> bool:
 
 def schema_without_views(schema: pa.Schema) -> pa.Schema:
     """Return a schema with plain types for views, with which Arrow compares nothing (26.0.1)."""
-    return pa.schema([field.with_type(_without_views(field.type)) for field in schema])
+    return pa.schema([field.with_type(type_without_views(field.type)) for field in schema])
 
 
-def _without_views(t: pa.DataType) -> pa.DataType:
+def type_without_views(t: pa.DataType) -> pa.DataType:
+    """Return a type with plain types for views, see `schema_without_views`."""
     if pat.is_string_view(t):
         return pa.string()
     if pat.is_binary_view(t):
         return pa.binary()
     if pat.is_dictionary(t):
-        return pa.dictionary(t.index_type, _without_views(t.value_type), t.ordered)
-    return plain_list(t, _without_views(t.value_type)) if is_any_list(t) else t
+        return pa.dictionary(t.index_type, type_without_views(t.value_type), t.ordered)
+    return plain_list(t, type_without_views(t.value_type)) if is_any_list(t) else t
 
 
 def plain_list(t: pa.DataType, item_type: pa.DataType) -> pa.DataType:

@@ -222,7 +222,10 @@ def _checked(stream: BinaryIO, delimiter: str, file: InputFile) -> Iterator[byte
 
 
 def _pieces(stream: BinaryIO) -> Iterator[bytes]:
-    """Give a text from its first line on: empty ones before it are none, as where they count."""
+    """Give a text from its first line on that is not empty.
+
+    Where there is one column pyarrow takes an empty line before the header for it.
+    """
     is_begun = False
     while data := stream.read(_PIECE_BYTES):
         if not is_begun:

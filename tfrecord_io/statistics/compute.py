@@ -32,8 +32,8 @@ from tfrecord_io.schema import (
     is_text,
     leaf_type,
     schema_to_json,
-    schema_without_views,
     storage_type,
+    type_without_views,
     wire_schema,
     with_leaf,
 )
@@ -319,7 +319,7 @@ def _without_gaps(array: pa.Array) -> pa.Array:
 
 def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
     """Return the types to cast to, one after the other."""
-    wire = schema_without_views(wire_schema(pa.schema([("", t)]), reading=True)).field(0).type
+    wire = type_without_views(wire_schema(pa.schema([("", t)]), reading=True).field(0).type)
     leaf = leaf_type(t)
     if pat.is_date32(leaf) or pat.is_time32(leaf):
         # Arrow casts them to the int of their own size only.
