@@ -51,7 +51,7 @@ def read(request, monkeypatch, tmp_path, codec):
     if request.param != "at once":
         monkeypatch.setattr(source, "_SMALL_BYTES", 0)
     is_read = request.param == "mapped and read"
-    monkeypatch.setattr(source.MappedFile, "is_read_faster", lambda self, start: is_read)
+    monkeypatch.setattr(source.MappedFile, "is_read_faster", lambda self, start, end: is_read)
 
     def reading(data, name="part-00000-000.tfrecord", function=read_table, **options):
         path = tmp_path / name

@@ -48,8 +48,15 @@ def small_splits(monkeypatch):
 
 
 def reads_fast(monkeypatch, answer):
-    """Decide whether mapped files are taken for such that are read faster."""
-    monkeypatch.setattr(source.MappedFile, "is_read_faster", lambda self, start: answer)
+    """Decide which parts of mapped files are taken for such that are read faster."""
+    monkeypatch.setattr(source.MappedFile, "is_read_faster", lambda self, start, end: answer(start))
+
+
+READ_FASTER = {
+    "mapped": lambda start: False,
+    "mapped and read": lambda start: True,
+    "mapped in part": lambda start: start // 1000 % 2 == 0,
+}
 
 
 def rows(count, start=0):
@@ -67,11 +74,11 @@ def live():
 
 class TestSplits:
     @pytest.mark.parametrize("threads", [1, 2, 5])
-    @pytest.mark.parametrize("how", ["mapped", "mapped and read", "read"])
+    @pytest.mark.parametrize("how", [*READ_FASTER, "read"])
     def test_same_batches_for_any_number_of_threads(
         self, tmp_path, monkeypatch, small_splits, threads, how, codec
     ):
-        reads_fast(monkeypatch, how == "mapped and read")
+        reads_fast(monkeypatch, READ_FASTER.get(how))
         monkeypatch.setattr(source, "_READ_BYTES", 700)
         monkeypatch.setattr(source, "_READ_OVER_BYTES", 50)
         path = tmp_path / "a"
@@ -153,11 +160,11 @@ class TestSplits:
         assert sum(end - start for start, end in left) == 2 * 40 * len(record)
 
     @pytest.mark.parametrize("threads", [1, 2, 5])
-    @pytest.mark.parametrize("is_read", [False, True])
+    @pytest.mark.parametrize("how", READ_FASTER)
     def test_payloads_that_hold_frames(
-        self, tmp_path, monkeypatch, small_splits, threads, is_read, codec
+        self, tmp_path, monkeypatch, small_splits, threads, how, codec
     ):
-        reads_fast(monkeypatch, is_read)
+        reads_fast(monkeypatch, READ_FASTER[how])
         inner = records(*(example(n=k, s="inner") for k in range(200)))
         payloads = [example(n=k, s="outer") for k in range(50)]
         payloads[20] = example(b=inner, n=20)
@@ -170,11 +177,11 @@ class TestSplits:
         assert count_rows(path, threads=threads, codec=codec) == 50
 
     @pytest.mark.parametrize("threads", [1, 3])
-    @pytest.mark.parametrize("is_read", [False, True])
+    @pytest.mark.parametrize("how", READ_FASTER)
     def test_a_record_over_many_splits(
-        self, tmp_path, monkeypatch, small_splits, threads, is_read, codec
+        self, tmp_path, monkeypatch, small_splits, threads, how, codec
     ):
-        reads_fast(monkeypatch, is_read)
+        reads_fast(monkeypatch, READ_FASTER[how])
         path = tmp_path / "a"
         large = {"n": 2, "s": "y" * 20_000}
         path.write_bytes(examples({"n": 1, "s": "x"}, large, {"n": 3, "s": "z"}))
@@ -262,13 +269,34 @@ def test_a_file_in_small_pages_is_read():
     with tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as folder:
         path, size = Path(folder) / "file", 6 * 2**20
         path.write_bytes(bytes(size))
-        assert source.MappedFile(path.open("rb"), size).is_read_faster(0)
+        assert source.MappedFile(path.open("rb"), size).is_read_faster(0, size)
         # What is mapped already costs nothing more, as a huge page costs next to nothing.
         mapped = source.MappedFile(path.open("rb"), size)
         assert mapped.buffer.to_pybytes() == bytes(size)
-        assert not mapped.is_read_faster(0)
-        # No huge page has room behind this place.
-        assert source.MappedFile(path.open("rb"), size).is_read_faster(size - 1)
+        assert not mapped.is_read_faster(0, size)
+        # No huge page has room behind this place, or before that.
+        assert mapped.is_read_faster(size - 1, size)
+        assert mapped.is_read_faster(0, 2**22 - 1)
+
+
+def test_each_part_of_a_file_is_read_or_mapped(tmp_path, monkeypatch):
+    """What Linux reads first stands in small pages, and the rest of the file in huge ones."""
+    reads_fast(monkeypatch, lambda start: start < 20_000)
+    monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(source, "_READ_BYTES", 5000)
+    path = tmp_path / "a"
+    path.write_bytes(examples(*rows(1000)))
+    size, read = path.stat().st_size, []
+    preadv = os.preadv
+    monkeypatch.setattr(
+        os, "preadv", lambda handle, views, at: (read.append(at), preadv(handle, views, at))[1]
+    )
+    with scan(path, threads=1) as batches:
+        assert pa.Table.from_batches(batches).to_pylist() == rows(1000)
+    assert size > 60_000
+    # Once to look for the schema, and once for the rows.
+    assert read.count(0) == 2
+    assert max(read) < 20_000
 
 
 @pytest.mark.parametrize("threads", [1, 3])

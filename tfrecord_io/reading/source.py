@@ -7,10 +7,11 @@ A decoder asks for the window at its offset and takes what it can of it. Four so
   it. Nothing is copied, and what was read leaves memory again. The file must not be cut
   short in place meanwhile: the operating system then ends the process. Writers that replace files
   (ours, Hadoop's, most others) are safe.
-- `_Read`: one that is not to be mapped, or cannot be, or takes longer to map than to read: all of
-  it is looked at, and it does not stand in huge pages. A file that is written, copied or read a
-  little at a time stands in small ones, and so does every file where the kernel or the file
-  system has no others.
+- `_Read`: one that is not to be mapped, or cannot be, or that its reader goes
+  through. Of a mapped one it gives what stands in huge pages as it is, since the rest takes
+  longer to map than to read. What is written, copied or read a little at a time stands in small
+  ones, as do the first megabytes of what is read in its order, and every file where the kernel
+  or the file system has no others.
 - `_Streamed`: everything else. Chunks are read one after the other, and only the record that
   crosses from one chunk into the next is copied together, once. Those of remote files are
   `tfrecord_io.reading.ranges`, which are fetched ahead of the decoder.
@@ -65,6 +66,8 @@ _READ_OVER_BYTES = 64 * 1024
 #: A huge page, and how much of a file Linux maps at a time where there is none.
 _HUGE_PAGE_BYTES = 2 * 1024 * 1024
 _FAULT_BYTES = 64 * 1024
+#: So many of these are looked at, to tell one from the other.
+_PROBES = 4
 
 # `mmap.madvise`, or an index into memory, holds the interpreter's lock meanwhile, for which the
 # other threads would wait. These check no bounds.
@@ -177,10 +180,10 @@ class OpenFile:
                     range_fetcher(storage, file), file, options, start=start, stop=stop, first=first
                 )
         if self.mapped is not None:
-            self.source = self._opened = _Mapped(self.mapped, start, stop)
+            self.source = self._opened = part = _Mapped(self.mapped, start, stop)
         self.glanced = self.source
-        if self.mapped is not None and goes_through and self.mapped.is_read_faster(start):
-            self.source = _Read(self.mapped.handle, self.mapped.buffer.size, start, stop)
+        if self.mapped is not None and goes_through:
+            self.source = _Read(self.mapped.handle, file.size, start, stop, part)
 
     def _open_local(
         self, storage: Storage, file: ScanFile, options: ScanOptions, start: int, stop: int | None
@@ -340,23 +343,18 @@ class MappedFile:
             # reader maps one at a time, not 16 of 4 KiB. A kernel without them says so in vain.
             _madvise(self.buffer.address, size, _HUGE_PAGES)
         self._lock = threading.Lock()
-        self._is_read_faster: bool | None = None
         # Ranges that were read, and how many bytes these are.
         self._read: list[tuple[int, int]] = []
         self._read_bytes = 0
 
-    def is_read_faster(self, start: int) -> bool:
-        """Return whether to read from `start` on takes less than to map: no huge pages are there.
+    def is_read_faster(self, start: int, end: int) -> bool:
+        """Return whether to read a range takes less than to map it: no huge page is there.
 
         One of 2 MiB is mapped in less time than it is read. Small ones take twice as long as that.
         """
-        with self._lock:
-            if self._is_read_faster is None:
-                # What stands first may have been read a little at a time, to tell what the file is.
-                page = (start // _HUGE_PAGE_BYTES + 1) * _HUGE_PAGE_BYTES
-                end = page + _HUGE_PAGE_BYTES
-                self._is_read_faster = end > self.buffer.size or not _is_huge(self.buffer, page)
-            return self._is_read_faster
+        # What stands first may have been read a little at a time, to tell what the file is.
+        page = (start // _HUGE_PAGE_BYTES + 1) * _HUGE_PAGE_BYTES
+        return page + _HUGE_PAGE_BYTES > end or not _is_huge(self.buffer, page)
 
     def release(self, start: int, end: int) -> None:
         """Let what stands between two offsets leave memory; it comes back when it is needed.
@@ -379,11 +377,10 @@ class MappedFile:
 
 def _is_huge(buffer: pa.Buffer, start: int) -> bool:
     """Look at what may be a huge page, and tell by the faults whether it was mapped as one."""
-    places = range(start, start + _HUGE_PAGE_BYTES, _FAULT_BYTES)
     before = _faults()
-    for place in places:
+    for place in range(start, start + _PROBES * _FAULT_BYTES, _FAULT_BYTES):
         _memchr(buffer.address + place, 0, 1)
-    return _faults() - before < len(places) // 4
+    return _faults() - before < _PROBES // 2
 
 
 def _faults() -> int:
@@ -409,14 +406,14 @@ class _Mapped:
 
     def __init__(self, file: MappedFile, start: int, stop: int | None) -> None:
         self.size: int | None = file.buffer.size
-        self._file = file
+        self.file = file
         self._released = start
         self._stop = file.buffer.size if stop is None else stop
 
     def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
         if offset - self._released >= _RELEASE_BYTES:
             self._release(offset)
-        buffer = self._file.buffer
+        buffer = self.file.buffer
         start = min(offset, buffer.size)
         return buffer.slice(start, min(max(needed, _RELEASE_BYTES), buffer.size - start)), 0
 
@@ -426,18 +423,29 @@ class _Mapped:
 
     def _release(self, end: int) -> None:
         if self._released < end:
-            self._file.release(self._released, end)
+            self.file.release(self._released, end)
             self._released = end
 
 
 class _Read:
-    """A part of a local file, read at its places; what it gave out stays good."""
+    """A part of a local file, read at its places; what it gave out stays good.
+
+    If it is mapped as well, what takes less to map than to read is not read.
+    """
 
     is_mapped = False
 
-    def __init__(self, handle: BinaryIO, size: int, start: int, stop: int | None) -> None:
+    def __init__(
+        self,
+        handle: BinaryIO,
+        size: int,
+        start: int,
+        stop: int | None,
+        mapped: _Mapped | None = None,
+    ) -> None:
         self.size: int | None = size
         self._handle = handle
+        self._mapped = mapped
         self._end = size
         self._stop = size if stop is None else min(stop + _READ_OVER_BYTES, size)
         self._begin = start
@@ -447,17 +455,21 @@ class _Read:
         start = offset - self._begin
         if not 0 <= start <= self._buffer.size - needed:
             end = max(min(offset + _READ_BYTES, self._stop), min(offset + needed, self._end))
-            self._buffer = self._range(offset, max(end - offset, 0))
+            self._buffer = self._range(offset, max(end, offset))
             self._begin, start = offset, 0
         return self._buffer, start
 
-    def _range(self, offset: int, count: int) -> pa.Buffer:
+    def _range(self, start: int, end: int) -> pa.Buffer:
+        if self._mapped is not None:
+            window, _ = self._mapped.window(start, end - start)
+            if not self._mapped.file.is_read_faster(start, end):
+                return window
         # Where Arrow can, this is memory that was in use before.
-        buffer = pa.allocate_buffer(count)
+        buffer = pa.allocate_buffer(end - start)
         view = memoryview(buffer)
         there = 0
-        while there < count:
-            more = os.preadv(self._handle.fileno(), [view[there:]], offset + there)
+        while there < len(view):
+            more = os.preadv(self._handle.fileno(), [view[there:]], start + there)
             if not more:
                 # The file was cut short.
                 break
