@@ -201,13 +201,18 @@ pub fn for_each_step(
 #[inline(always)]
 pub fn one_varint(data: &[u8], value: Span) -> Option<u64> {
     let length = value.end - value.at;
-    if let Some(window) = data[value.at..].first_chunk::<8>()
+    if let Some(word) = data[value.at..].first_chunk()
         && (1..=8).contains(&length)
     {
-        let word = u64::from_le_bytes(*window) & (u64::MAX >> (64 - 8 * length));
-        let continues = word & 0x8080_8080_8080_8080;
-        let expected = 0x0080_8080_8080_8080 & ((1u64 << (8 * length - 8)) - 1);
-        return (continues == expected).then(|| squeeze(word));
+        return whole_varint(u64::from_le_bytes(*word), length);
+    }
+    if let Some(window) = data[value.at..].first_chunk::<16>()
+        && (9..=10).contains(&length)
+    {
+        let [low, high] =
+            [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|byte| window[at + byte])));
+        let high = whole_varint(high, length - 8)?;
+        return (low & CONTINUES == CONTINUES).then(|| squeeze(low) | high << 56);
     }
     let mut found = None;
     let mut count = 0;
@@ -217,6 +222,17 @@ pub fn one_varint(data: &[u8], value: Span) -> Option<u64> {
         true
     });
     found.filter(|_| whole && count == 1)
+}
+
+/// The top bit of each byte.
+const CONTINUES: u64 = 0x8080_8080_8080_8080;
+
+/// The value of the varint that the first `length` bytes of a word are, or of its last bytes.
+#[inline(always)]
+fn whole_varint(word: u64, length: usize) -> Option<u64> {
+    let word = word & (u64::MAX >> (64 - 8 * length));
+    let expected = CONTINUES & ((1u64 << (8 * length - 8)) - 1);
+    (word & CONTINUES == expected).then(|| squeeze(word))
 }
 
 #[inline(always)]
@@ -229,7 +245,7 @@ pub fn one_float(data: &[u8], value: Span) -> Option<f32> {
 #[inline(always)]
 fn word_of(data: &[u8], at: usize, end: usize) -> Option<(u64, u64)> {
     let word = u64::from_le_bytes(*data[at..].first_chunk()?);
-    let mut stops = !word & 0x8080_8080_8080_8080;
+    let mut stops = !word & CONTINUES;
     if end - at < 8 {
         stops &= (1 << (8 * (end - at))) - 1;
     }

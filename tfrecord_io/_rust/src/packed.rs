@@ -11,17 +11,22 @@ use {
 
 use crate::canonical::{Span, for_each_varint};
 use crate::pen::Pen;
+use crate::wire::squeeze;
 
 /// Append the ints of a run; false if it is damaged.
 #[inline(always)]
 pub fn unpack(run: Span, source: &[u8], values: &mut Vec<i64>) -> bool {
     values.reserve(run.end - run.at);
     let mut rest = run;
-    #[cfg(target_arch = "x86_64")]
-    if run.end - run.at >= WORTH_A_CALL
-        && let Level::Avx512(avx512) = Level::new()
-    {
-        rest.at = take_16_at_once(avx512, run, source, values);
+    if run.end - run.at >= WORTH_A_CALL {
+        let level = Level::new();
+        #[cfg(target_arch = "x86_64")]
+        if let Level::Avx512(avx512) = level {
+            rest.at = take_16_at_once(avx512, run, source, values);
+        }
+        if rest.end - rest.at >= WORTH_A_CALL {
+            rest.at = dispatch!(level, simd => take_64_bytes_at_once(simd, rest, source, values));
+        }
     }
     for_each_varint(source, rest, |int| {
         values.push(int as i64);
@@ -34,7 +39,8 @@ pub fn unpack(run: Span, source: &[u8], values: &mut Vec<i64>) -> bool {
 pub fn count(run: Span, source: &[u8]) -> Option<usize> {
     let (mut rest, mut count) = (run, 0);
     if run.end - run.at >= WORTH_A_CALL {
-        (rest.at, count) = dispatch!(Level::new(), simd => count_short(simd, run, source));
+        (rest.at, count) =
+            dispatch!(Level::new(), simd => count_64_bytes_at_once(simd, run, source));
     }
     let counted = |_| {
         count += 1;
@@ -43,34 +49,41 @@ pub fn count(run: Span, source: &[u8]) -> Option<usize> {
     for_each_varint(source, rest, counted).then_some(count)
 }
 
-/// Where the first int begins that is not short, or whose 64 bytes are not there; and how many
-/// there are before it.
+/// Where the first int begins that is damaged, or whose 64 bytes are not there; and how many there
+/// are before it.
 #[inline(always)]
-fn count_short<S: Simd>(simd: S, run: Span, source: &[u8]) -> (usize, usize) {
+fn count_64_bytes_at_once<S: Simd>(simd: S, run: Span, source: &[u8]) -> (usize, usize) {
     let (mut at, mut count) = (run.at, 0);
-    while let Some((_, stops)) = short_varints(simd, source, at, run.end) {
+    while at < run.end
+        && let Some(window) = source[at..].first_chunk::<64>()
+        && let Some((_, stops)) = varints(u8x64::from_slice(simd, window), run.end - at)
+    {
         count += stops.count_ones() as usize;
         at += bytes_to_last(stops);
     }
     (at, count)
 }
 
-/// The next 64 bytes, and a bit for each that is the last of a varint. `None` if none is, fewer
-/// bytes follow, or a varint takes more than four.
+/// Of the bytes that belong to a run of this length, a bit for each that continues a varint, and
+/// for each that is the last of one. `None` if none is, or a varint has more bytes than any may.
 #[inline(always)]
-fn short_varints<S: Simd>(
-    simd: S,
-    source: &[u8],
-    at: usize,
-    end: usize,
-) -> Option<(u8x64<S>, u64)> {
-    let window = source[at..].first_chunk::<64>().filter(|_| at < end)?;
-    let bytes = u8x64::from_slice(simd, window);
-    let is_of_run = u64::MAX >> (64 - (end - at).min(64));
+fn varints<S: Simd>(bytes: u8x64<S>, length: usize) -> Option<(u64, u64)> {
+    let is_of_run = u64::MAX >> (64 - length.min(64));
     let continues = bytes.simd_ge(0x80).to_bitmask() & is_of_run;
     let stops = !continues & is_of_run;
-    let is_long = continues & continues >> 1 & continues >> 2 & continues >> 3;
-    (stops != 0 && is_long == 0).then_some((bytes, stops))
+    (stops != 0 && behind_each_other(continues, MAX_VARINT) == 0).then_some((continues, stops))
+}
+
+/// The bits at which so many bits begin that are all set.
+#[inline(always)]
+fn behind_each_other(bits: u64, count: usize) -> u64 {
+    let (mut found, mut there) = (bits, 1);
+    while there < count {
+        let more = there.min(count - there);
+        found &= found >> more;
+        there += more;
+    }
+    found
 }
 
 /// How many bytes the varints take that end there.
@@ -89,7 +102,12 @@ kernel!(
     /// there.
     fn take_16_at_once(avx512: Avx512, run: Span, source: &[u8], values: &mut Vec<i64>) -> usize {
         let mut at = run.at;
-        while let Some((bytes, stops)) = short_varints(avx512, source, at, run.end) {
+        while at < run.end
+            && let Some(window) = source[at..].first_chunk::<64>()
+            && let bytes = u8x64::from_slice(avx512, window)
+            && let Some((continues, stops)) = varints(bytes, run.end - at)
+            && behind_each_other(continues, 4) == 0
+        {
             let bytes: __m512i = bytes.into();
             let places: [u8; 64] = std::array::from_fn(|place| place as u8);
             let places: __m512i = u8x64::from_slice(avx512, &places).into();
@@ -125,6 +143,63 @@ kernel!(
         at
     }
 );
+
+/// Append ints of any length up to the first that is damaged, or behind which too few bytes follow:
+/// where that one begins. The stops of 64 bytes are found at once, so that no int waits for the one
+/// before.
+#[inline(always)]
+fn take_64_bytes_at_once<S: Simd>(
+    simd: S,
+    run: Span,
+    source: &[u8],
+    values: &mut Vec<i64>,
+) -> usize {
+    let mut at = run.at;
+    // Of each int that begins in the 64 bytes, sixteen are looked at.
+    while at < run.end
+        && let Some(window) = source[at..].first_chunk::<{ 64 + 16 }>()
+    {
+        let bytes = u8x64::from_slice(simd, &window[..64]);
+        let Some((continues, stops)) = varints(bytes, run.end - at) else { break };
+        let held = values.len();
+        let count = stops.count_ones() as usize;
+        if continues == 0 {
+            values.extend(window[..count].iter().map(|byte| i64::from(*byte)));
+            at += count;
+            continue;
+        }
+        values.resize(held + count, 0);
+        let values = &mut values[held..];
+        let (mut begin, mut left) = (0, stops);
+        // Where the next int begins, and how many bytes it has.
+        let mut next = || {
+            let from = begin;
+            begin = left.trailing_zeros() as usize + 1;
+            left &= left - 1;
+            (from & 63, begin - from)
+        };
+        let word = |at| u64::from_le_bytes(std::array::from_fn(|byte| window[at + byte]));
+        if behind_each_other(continues, 8) == 0 {
+            for value in values.iter_mut() {
+                let (from, length) = next();
+                *value = (word(from) & u64::MAX >> (64 - 8 * length)) as i64;
+            }
+            // In steps that a processor does for several ints at once.
+            for value in values {
+                *value = squeeze(*value as u64) as i64;
+            }
+        } else {
+            for value in values {
+                let (from, length) = next();
+                let low = word(from) & u64::MAX >> (64 - 8 * length.min(8));
+                let high = word(from + 8) & ((1 << (8 * length.saturating_sub(8))) - 1);
+                *value = (squeeze(low) | squeeze(high) << 56) as i64;
+            }
+        }
+        at += bytes_to_last(stops);
+    }
+    at
+}
 
 /// Ints packed one behind the other, and where each begins.
 #[derive(Debug, Default)]
@@ -283,6 +358,7 @@ kernel!(
 mod tests {
     use super::*;
     use crate::pen::tests::varint;
+    use crate::wire::Reader;
 
     type Put = Box<dyn Fn(&[i64], &mut Pen<'_>, &mut [u64])>;
 
@@ -327,17 +403,20 @@ mod tests {
 
     #[test]
     fn unpacks_what_a_run_holds() {
-        // Ints of all lengths; many short ones, some of them zero; and one long one among them.
+        // Ints of all lengths; many short ones, some of them zero; one long one among them; and many
+        // as long as hashes are.
         let edges: Vec<i64> =
             (0..64).flat_map(|bit| [(1i64 << bit).wrapping_sub(1), 1i64 << bit]).collect();
         let short: Vec<i64> =
             (0..300).map(|index| (index * 7919 % 50) << (index % 5 * 5)).collect();
         let mixed = [&short[..90], &[-1], &short[90..]].concat();
-        for ints in [edges, short, mixed] {
+        let long: Vec<i64> =
+            (1..90i64).map(|index| index.wrapping_mul(0x9e37_79b9_7f4a_7c15u64 as i64)).collect();
+        for ints in [edges, short, mixed, long] {
             for from in 0..ints.len() {
                 let ints = &ints[from..];
                 let run: Vec<u8> = ints.iter().flat_map(|int| varint(*int as u64)).collect();
-                for behind in [0, 3, 70] {
+                for behind in [0, 3, 70, 90] {
                     let source = [&[0xff; 5], &run[..], &vec![0x81; behind]].concat();
                     let run = Span { at: 5, end: 5 + run.len() };
                     let mut found = vec![17];
@@ -351,6 +430,35 @@ mod tests {
                     assert_eq!(count(cut, &source), whole.then(|| ints.len() - 1));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn takes_any_bytes_as_the_reader_does() {
+        let mut state = 1u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize
+        };
+        for round in 0..2_000 {
+            // Of so many bytes one is the last of a varint: some have more than any may.
+            let share = 1 + round % 8;
+            let length = random() % 200;
+            let data: Vec<u8> = (0..length + random() % 100)
+                .map(|_| (random() & 0x7f) as u8 | if random() % share == 0 { 0 } else { 0x80 })
+                .collect();
+            let mut reader = Reader::new(&data[..length]);
+            let mut expected = Vec::new();
+            while !reader.is_done()
+                && let Ok(int) = reader.varint()
+            {
+                expected.push(int as i64);
+            }
+            let run = Span { at: 0, end: length };
+            let mut found = Vec::new();
+            assert_eq!(unpack(run, &data, &mut found), reader.is_done());
+            assert_eq!(found, expected);
+            assert_eq!(count(run, &data), reader.is_done().then_some(expected.len()));
         }
     }
 
@@ -369,7 +477,7 @@ mod tests {
         let expected = [Some(0), Some(1), None, Some(6), Some(2), None, None, None];
         for (run, expected) in runs.into_iter().zip(expected) {
             // With what does not belong to it behind it, or without.
-            for behind in [0, 9, 70] {
+            for behind in [0, 9, 70, 90] {
                 let mut data = run.to_vec();
                 data.resize(run.len() + behind, 0);
                 assert_eq!(count(Span { at: 0, end: run.len() }, &data), expected, "{run:?}");

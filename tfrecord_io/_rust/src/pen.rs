@@ -63,17 +63,16 @@ impl Pen<'_> {
 
     /// The same, where it is known how many bytes it takes.
     #[inline(always)]
-    pub fn varint_of(&mut self, mut value: u64, count: usize) {
+    pub fn varint_of(&mut self, value: u64, count: usize) {
         if count <= 8 {
             // All bytes but the last continue.
             let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
             return self.chunk(&(spread(value) | continues).to_le_bytes(), count);
         }
-        while value >= 0x80 {
-            self.chunk(&[value as u8 | 0x80], 1);
-            value >>= 7;
-        }
-        self.chunk(&[value as u8], 1);
+        self.chunk(&(spread(value) | 0x8080_8080_8080_8080).to_le_bytes(), 8);
+        // Its top bit says whether the ninth byte continues, too, and is all that the tenth holds.
+        let high = (value >> 56) as u8;
+        self.chunk(&[high, high >> 7], count - 8);
     }
 
     /// Write what stands before a value of `length` bytes; false if it is too long for the

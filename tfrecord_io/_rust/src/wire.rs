@@ -134,7 +134,7 @@ pub fn squeeze(word: u64) -> u64 {
     (x & 0x0fff_ffff) | ((x & 0x0fff_ffff_0000_0000) >> 4)
 }
 
-/// The reverse: 7 bits of `value`, which is below 2^56, in each byte.
+/// The reverse: 7 bits of `value`, of which only those below 2^56 count, in each byte.
 #[inline]
 pub fn spread(value: u64) -> u64 {
     let x = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
