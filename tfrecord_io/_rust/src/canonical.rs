@@ -2,7 +2,7 @@
 //!
 //! Whatever does not look so is left to `message.rs`: the functions here answer with `None` or false and judge nothing.
 
-use crate::wire::{FIXED32, LEN, VARINT, squeeze};
+use crate::wire::{CONTINUES, FIXED32, LEN, VARINT, squeeze};
 
 /// The three kinds of a Feature, by their field numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,9 +223,6 @@ pub fn one_varint(data: &[u8], value: Span) -> Option<u64> {
     });
     found.filter(|_| whole && count == 1)
 }
-
-/// The top bit of each byte.
-const CONTINUES: u64 = 0x8080_8080_8080_8080;
 
 /// The value of the varint that the first `length` bytes of a word are, or of its last bytes.
 #[inline(always)]

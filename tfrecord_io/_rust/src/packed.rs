@@ -11,7 +11,7 @@ use {
 
 use crate::canonical::{Span, for_each_varint};
 use crate::pen::Pen;
-use crate::wire::squeeze;
+use crate::wire::{CONTINUES, last_two, spread, squeeze};
 
 /// Append the ints of a run; false if it is damaged.
 #[inline(always)]
@@ -243,22 +243,18 @@ const MAX_VARINT: usize = 10;
 /// Ints below this take four bytes at most.
 const SHORT_INT: u64 = 1 << 28;
 
-/// Write ints one behind the other, and where each begins into `starts`.
-#[inline(always)]
-fn put_one_by_one(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
-    for (int, start) in ints.iter().zip(starts) {
-        *start = pen.pos as u64;
-        pen.varint(*int as u64);
-    }
-}
+/// Ints below this take eight.
+const MIDDLE_INT: u64 = 1 << 56;
 
-/// The same, the short ones together.
+/// Write ints one behind the other, and where each begins into `starts`; eight bytes behind the
+/// last one can be written to.
+#[inline(always)]
 fn put(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
     for (ints, starts) in ints.chunks(GROUP).zip(starts.chunks_mut(GROUP)) {
         if ints.iter().fold(0, |bits, int| bits | *int as u64) < SHORT_INT {
             put_short(ints, pen, starts);
         } else {
-            put_one_by_one(ints, pen, starts);
+            put_long(ints, pen, starts);
         }
     }
 }
@@ -286,6 +282,42 @@ fn put_short(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
     }
 }
 
+/// The same of ints of any length.
+#[inline(always)]
+fn put_long(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
+    let mut words = [0; GROUP];
+    let words = &mut words[..ints.len()];
+    for (word, int) in words.iter_mut().zip(ints) {
+        *word = first_eight(*int as u64);
+    }
+    for ((word, int), start) in words.iter().zip(ints).zip(starts) {
+        *start = pen.pos as u64;
+        let out = &mut pen.out[pen.pos..];
+        if (*int as u64) < MIDDLE_INT {
+            out[..8].copy_from_slice(&word.to_le_bytes());
+            pen.pos += 8 - (word | 1).leading_zeros() as usize / 8;
+        } else {
+            let rest = last_two(*int as u64);
+            out[..8].copy_from_slice(&(word | CONTINUES).to_le_bytes());
+            out[8..MAX_VARINT].copy_from_slice(&rest);
+            pen.pos += 9 + usize::from(rest[1]);
+        }
+    }
+}
+
+/// The varint of an int below `MIDDLE_INT`; of others, its first bytes, some without the bit that
+/// says that it continues. In steps that a processor does for several ints at once.
+#[inline(always)]
+fn first_eight(int: u64) -> u64 {
+    let sevens = spread(int);
+    // All bytes behind which another one is not zero continue.
+    let behind = sevens >> 8;
+    let behind = behind | behind >> 8;
+    let behind = behind | behind >> 16;
+    let behind = behind | behind >> 32;
+    sevens | (behind + 0x7f7f_7f7f_7f7f_7f7f) & CONTINUES
+}
+
 /// The varint of a short int and how many bytes it takes, in steps that a processor does for
 /// several ints at once.
 #[inline(always)]
@@ -311,7 +343,7 @@ kernel!(
                 .map(|half| -> __m512i { i64x8::from_slice(avx512, half).into() });
             let most = _mm512_set1_epi64(SHORT_INT as i64 - 1);
             if _mm512_cmpgt_epu64_mask(_mm512_or_si512(low, high), most) != 0 {
-                put_one_by_one(group, pen, starts);
+                put(group, pen, starts);
                 continue;
             }
             let even = _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
@@ -350,7 +382,7 @@ kernel!(
             pen.pos += is_used.count_ones() as usize;
         }
         let done = ints.len() - rest.len();
-        put_one_by_one(rest, pen, &mut starts[done..]);
+        put(rest, pen, &mut starts[done..]);
     }
 );
 
@@ -364,7 +396,7 @@ mod tests {
 
     /// All ways to pack that this machine has.
     fn ways() -> Vec<Put> {
-        let mut ways: Vec<Put> = vec![Box::new(put), Box::new(put_one_by_one)];
+        let mut ways: Vec<Put> = vec![Box::new(put)];
         #[cfg(target_arch = "x86_64")]
         if let Some(avx512) = Level::new().as_avx512() {
             ways.push(Box::new(move |ints, pen, starts| put_16_at_once(avx512, ints, pen, starts)));

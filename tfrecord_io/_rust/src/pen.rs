@@ -5,7 +5,7 @@ use fearless_simd::Simd;
 use crate::bytes::SHORT;
 use crate::fetch::fetch_ahead;
 use crate::template::Template;
-use crate::wire::spread;
+use crate::wire::{CONTINUES, last_two, spread};
 
 #[inline(always)]
 pub fn varint_len(value: u64) -> usize {
@@ -66,13 +66,11 @@ impl Pen<'_> {
     pub fn varint_of(&mut self, value: u64, count: usize) {
         if count <= 8 {
             // All bytes but the last continue.
-            let continues = 0x8080_8080_8080_8080 & ((1u64 << (8 * count - 8)) - 1);
+            let continues = CONTINUES & ((1u64 << (8 * count - 8)) - 1);
             return self.chunk(&(spread(value) | continues).to_le_bytes(), count);
         }
-        self.chunk(&(spread(value) | 0x8080_8080_8080_8080).to_le_bytes(), 8);
-        // Its top bit says whether the ninth byte continues, too, and is all that the tenth holds.
-        let high = (value >> 56) as u8;
-        self.chunk(&[high, high >> 7], count - 8);
+        self.chunk(&(spread(value) | CONTINUES).to_le_bytes(), 8);
+        self.chunk(&last_two(value), count - 8);
     }
 
     /// Write what stands before a value of `length` bytes; false if it is too long for the

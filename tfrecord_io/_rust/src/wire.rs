@@ -124,6 +124,9 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// The top bit of each byte: that a varint continues.
+pub const CONTINUES: u64 = 0x8080_8080_8080_8080;
+
 /// The value of the varint whose bytes are the low ones of `word`, of which the continuation bits
 /// are still set or not.
 #[inline]
@@ -140,6 +143,14 @@ pub fn spread(value: u64) -> u64 {
     let x = (value & 0x0fff_ffff) | ((value & 0x00ff_ffff_f000_0000) << 4);
     let x = (x & 0x0000_3fff_0000_3fff) | ((x & 0x0fff_c000_0fff_c000) << 2);
     (x & 0x007f_007f_007f_007f) | ((x & 0x3f80_3f80_3f80_3f80) << 1)
+}
+
+/// The ninth byte of a varint and the tenth, which is zero where it has only nine.
+#[inline]
+pub fn last_two(value: u64) -> [u8; 2] {
+    // The top bit is all that the tenth holds, and says that the ninth continues.
+    let high = (value >> 56) as u8;
+    [high, high >> 7]
 }
 
 #[cfg(test)]
