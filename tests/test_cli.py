@@ -96,6 +96,18 @@ def test_a_pipe_gets_json_lines_of_whole_values(data):
     ]
 
 
+@pytest.mark.parametrize("command", ["cat", "schema", "count", "stats", "verify", "clean"])
+def test_a_pipe_is_no_terminal_where_colours_are_asked_for(data, command):
+    process = subprocess.run(
+        [*PROGRAM, command, str(data)],
+        env={**os.environ, "FORCE_COLOR": "1"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert (process.stdout.decode(), process.stderr) == (run(command, data).stdout, b"")
+
+
 def test_head_takes_rows_columns_and_filters(data):
     assert rows_of(run("head", data, "-n", 1, "--columns", "month,n").stdout) == [
         {"month": 1, "n": 1}

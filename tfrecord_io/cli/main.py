@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import signal
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
 from tfrecord_io.cli.values import counted, json_line, json_lines, printable
-from tfrecord_io.cli.verbs import DATA, Program, write
+from tfrecord_io.cli.verbs import DATA, Program, is_terminal, write
 from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.plan import ScanPlan
@@ -92,7 +93,7 @@ def _show_rows(path: tuple[str, ...], rows: int | None, is_json: bool, **how: An
     console = Console(highlight=False)
     with contextlib.closing(local.read_plan(plan, threads=how["threads"])) as found:
         batches = _first(found, rows)
-        if is_json or not console.is_terminal:
+        if is_json or not is_terminal(sys.stdout):
             for batch in batches:
                 write("".join(json_lines(batch)))
         else:
@@ -175,7 +176,7 @@ def convert(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> 
         )
     seconds = time.perf_counter() - began
     console = Console(highlight=False, soft_wrap=True)
-    if is_json or not console.is_terminal:
+    if is_json or not is_terminal(sys.stdout):
         write(json_line(dataclasses.asdict(result)))
         return
     console.print(
@@ -193,7 +194,7 @@ def schema(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
     """Show columns and types."""
     plan = _plan(path, schema_only=True, **how)
     console = Console(highlight=False)
-    if is_json or not console.is_terminal:
+    if is_json or not is_terminal(sys.stdout):
         write("".join(json_line(column) for column in schema_to_json(plan.schema)))
     else:
         console.print(schema_table(plan.schema, plan.partition_schema.names))
@@ -219,7 +220,7 @@ def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any)
     if is_json:
         write(json_line({"rows": rows}))
     else:
-        write(f"{rows:,}\n" if Console().is_terminal else f"{rows}\n")
+        write(f"{rows:,}\n" if is_terminal(sys.stdout) else f"{rows}\n")
 
 
 @program.command()
@@ -248,7 +249,7 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
             # A disk without room does not say what it had none for.
             error.filename = html
             raise
-    elif is_json or not console.is_terminal:
+    elif is_json or not is_terminal(sys.stdout):
         write(json_line(found.to_json()))
     else:
         console.print(statistics_table(found, console.width))
@@ -264,7 +265,7 @@ def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
     with bytes_bar("verifying") as show:
         report = tfrecord_io.verify(list(path), progress=show, **how)
     console = Console(highlight=False, soft_wrap=True)
-    if is_json or not console.is_terminal:
+    if is_json or not is_terminal(sys.stdout):
         write(json_line(dataclasses.asdict(report)))
     else:
         for fault in report.faults:
@@ -294,7 +295,7 @@ def repair(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> N
     with bytes_bar("repairing") as show:
         report = tfrecord_io.repair(list(source), target, progress=show, **how)
     console = Console(highlight=False, soft_wrap=True)
-    if is_json or not console.is_terminal:
+    if is_json or not is_terminal(sys.stdout):
         write(json_line(dataclasses.asdict(report)))
         return
     for fault in report.faults:
@@ -319,7 +320,7 @@ def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> No
     """
     result = write_index(source[0] if len(source) == 1 else list(source), target, **how)
     console = Console(highlight=False, soft_wrap=True)
-    if is_json or not console.is_terminal:
+    if is_json or not is_terminal(sys.stdout):
         write(json_line(dataclasses.asdict(result)))
         return
     console.print(f"{counted(result.records, 'record')} of {counted(result.files, 'file')}")
@@ -359,7 +360,7 @@ def clean(
         path, storage_options, dry_run=not yes, forget_missing=forget_missing, **stale
     )
     console = Console(highlight=False, soft_wrap=True)
-    if is_json or not console.is_terminal:
+    if is_json or not is_terminal(sys.stdout):
         write(json_line({**dataclasses.asdict(result), "done": yes}))
         return
     finished, removed = ("finished", "removed") if yes else ("would finish", "would remove")

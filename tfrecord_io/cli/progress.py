@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 
 from rich.progress import (
@@ -14,7 +15,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from tfrecord_io.cli.verbs import error_console
+from tfrecord_io.cli.verbs import error_console, is_terminal
 
 
 @contextlib.contextmanager
@@ -34,7 +35,7 @@ def bytes_bar(label: str, *, at_once: bool = True) -> Iterator[Callable[[int, in
         To be called with the bytes that are done and the bytes there are.
     """
     console = error_console()
-    if not console.is_terminal:
+    if not (console.is_terminal and is_terminal(sys.stderr)):
         yield lambda done, total: None
         return
     shown = Progress(

@@ -25,7 +25,7 @@ import re
 import sys
 import traceback
 import warnings
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import pyarrow as pa
@@ -52,6 +52,14 @@ class OutputClosed(Exception):  # noqa: N818 - it ends a command well
 def error_console() -> Console:
     """Return what writes to standard error."""
     return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a person reads a stream.
+
+    To rich's consoles a pipe is a terminal too where ``FORCE_COLOR`` is set, as in many builds.
+    """
+    return stream is not None and stream.isatty()
 
 
 def write(text: str) -> None:
