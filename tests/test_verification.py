@@ -352,6 +352,27 @@ def test_repaired_without_a_manifest(tmp_path: Path) -> None:
     assert gzip.decompress(one.read_bytes()) == file.read_bytes()[:-4]
 
 
+def test_integers_among_floats_are_not_rounded_in_silence(tmp_path: Path) -> None:
+    source = tmp_path / "mixed.tfrecord"
+    source.write_bytes(frame(example(x=2**24 + 1)) + frame(example(x=0.5)))
+    with (
+        pytest.warns(tfr.InferenceWarning, match="read as float64: 'x'"),
+        pytest.warns(tfr.PrecisionWarning, match="'x'"),
+    ):
+        tfr.repair(source, tmp_path / "rounded")
+    source.write_bytes(frame(example(x=2**24)) + frame(example(x=0.5)))
+    with pytest.warns(tfr.InferenceWarning):
+        tfr.repair(source, tmp_path / "exact")
+    assert tfr.read_table(tmp_path / "exact")["x"].to_pylist() == [2**24, 0.5]
+
+
+def test_decimals_are_repaired_without_a_warning(tmp_path: Path) -> None:
+    table = pa.table({"d": pa.array(["0.10", "2.34"]).cast(pa.decimal128(9, 2))})
+    tfr.write_table(table, tmp_path / "ds", float64="cast")
+    tfr.repair(tmp_path / "ds", tmp_path / "sound")
+    assert tfr.read_table(tmp_path / "sound").equals(table)
+
+
 def test_what_does_not_fit_is_not_left_out(data: Path, tmp_path: Path) -> None:
     part(data, 0).write_bytes(frame(example(n="text")))
     with pytest.raises(tfr.SchemaMismatchError):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pat
 
 from tfrecord_io.conversion import ConvertProgress, convert
 from tfrecord_io.conversion.driver import refuse_target
@@ -20,6 +21,7 @@ from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.options import RecordType, SaveMode, choice, function
 from tfrecord_io.reading.files import Paths, as_list
 from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import path_text, target_options
 from tfrecord_io.verification import Fault, verify
 
@@ -106,6 +108,8 @@ def repair(
     -----
     CorruptDataWarning
         Of each file of which something is left out, as `tfrecord_io.read_table`.
+    PrecisionWarning
+        Of columns with integers among floats of which 32-bit floats cannot hold some exactly.
 
     Examples
     --------
@@ -163,6 +167,8 @@ def repair(
         storage_options=storage_options,
         threads=threads,
     )
+    # Decimals were 32-bit floats before. Other columns of more bits may hold integers, too.
+    has_decimals = any(pat.is_decimal(leaf_type(field.type)) for field in plan.schema)
     made = convert(
         source,
         target,
@@ -173,8 +179,7 @@ def repair(
         mode=mode,
         record_type=found.record_type,
         compression=compression,
-        # They were 32-bit floats before.
-        float64="cast",
+        float64="cast" if has_decimals else "warn",
         on_corrupt="skip_record",
         empty_partition="null",
         storage_options=storage_options,
