@@ -606,6 +606,21 @@ def test_an_existing_target_ends_with_4(data, tmp_path):
     assert (tmp_path / "x.parquet").read_bytes() == b""
 
 
+def test_a_page_takes_the_place_of_no_data(data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    part = next(data.rglob("part-*"))
+    before = part.read_bytes()
+    # As a shell writes out 'stats --html data/*/part-*'.
+    said = run("stats", "--html", part, part, code=4).stderr
+    assert "is no page of statistics" in said
+    assert part.read_bytes() == before
+    assert "folder of the data" in run("stats", "data", "--html", "data/page.html", code=2).stderr
+    assert run("count", data).stdout == "3\n"
+    for page in ("data/_page.html", "page.html", "page.html"):
+        run("stats", "data", "--html", page)
+    assert run("count", data).stdout == "3\n"
+
+
 def test_storage_errors_end_with_3(tmp_path):
     text = run("head", tmp_path / "nothing", code=3).stderr
     assert text == f"error: No such file or directory: {tmp_path / 'nothing'}\n"

@@ -25,13 +25,16 @@ from tfrecord_io.cli.values import counted, json_line, json_lines, printable
 from tfrecord_io.cli.verbs import DATA, Program, is_terminal, write
 from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
+from tfrecord_io.errors import DatasetExistsError, OptionError
+from tfrecord_io.layout import is_read_with
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.reading.plan import plan_files, plan_scan
 from tfrecord_io.reading.tasks import counting
 from tfrecord_io.records.index_files import write_index
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
-from tfrecord_io.storage import threads_for
+from tfrecord_io.statistics.page import PAGE_START
+from tfrecord_io.storage import open_storage, threads_for
 
 #: Rows of a table that are laid out at a time on a terminal.
 _TABLE_ROWS = 200
@@ -237,6 +240,8 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
     """
     if codec == "reference":
         raise click.UsageError("stats needs the native codec")
+    if html is not None:
+        _refuse_page(path, html, how["storage_options"])
     with bytes_bar("looking") as show:
         found = tfrecord_io.compute_statistics(list(path), progress=show, **how)
     console = Console(highlight=False)
@@ -253,6 +258,27 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
         write(json_line(found.to_json()))
     else:
         console.print(statistics_table(found, console.width))
+
+
+def _refuse_page(path: tuple[str, ...], html: str, storage_options: Any) -> None:
+    """Raise an error if a page would take the place of something else, or be read with the data."""
+    place = Path(html).absolute()
+    if place.is_file():
+        with place.open("rb") as file:
+            start = file.read(len(PAGE_START))
+        if start and start != PAGE_START.encode():
+            raise DatasetExistsError(
+                "the file already exists and is no page of statistics; choose another name, or "
+                "remove it",
+                path=html,
+            )
+    for storage, root in (open_storage(one, storage_options) for one in path):
+        if is_read_with(str(place), storage.url(root)):
+            raise OptionError(
+                "the page would stand in the folder of the data, whose files are all taken for "
+                "records; choose a place beside it, or below it a name that starts with '_'",
+                path=html,
+            )
 
 
 @program.command()

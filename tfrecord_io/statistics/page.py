@@ -36,6 +36,9 @@ figcaption { color: #57606a; font-size: .7rem; display: flex; justify-content: s
 .images { display: flex; gap: .5rem; flex-wrap: wrap; } .images img { height: 96px; }
 """
 
+#: How a page begins.
+PAGE_START = "<!DOCTYPE html>"
+
 _PLOT_WIDTH, _PLOT_HEIGHT = 300, 90
 _BAR_WIDTH = 120
 _SHOWN_CHARACTERS = 60
@@ -71,7 +74,7 @@ def html_page(statistics: Statistics, title: str) -> str:
     files = "1 file" if statistics.files == 1 else f"{statistics.files:,} files"
     body = "".join(_section(index, feature) for index, feature in enumerate(statistics.features))
     return (
-        "<!DOCTYPE html>\n"
+        f"{PAGE_START}\n"
         f'<html lang="en"><head><meta charset="utf-8"><title>{name}</title>'
         f"<style>{_STYLE}</style></head><body>\n"
         f"<h1>{name}</h1>\n"
