@@ -369,6 +369,14 @@ def test_values_do_not_reach_the_terminal_as_commands():
     assert printable("a\u202eb\n", keep="\n") == "a\\u202eb\n"
 
 
+def test_json_on_a_terminal_holds_no_commands():
+    text = "".join(map(chr, range(256))) + "é\u2028"
+    [line] = json_lines(pa.record_batch({text: [text]}))
+    assert not re.search("[\x00-\x1f\x7f-\x9f]", line.removesuffix("\n"))
+    assert json.loads(line) == {text: text}
+    assert "é" in line
+
+
 @pytest.mark.parametrize("zone", [None, "UTC"])
 def test_timestamps_of_json_have_the_form_of_iso_8601(zone):
     stamps = pa.array([0, None, 1_700_000_000_123_456]).cast(pa.timestamp("us", zone))

@@ -33,6 +33,9 @@ _SHOWN_BYTES = 8
 
 _DAY_AND_TIME = re.compile(r"(?<=-\d\d) (?=\d\d:)")
 
+#: Those that JSON allows in its texts. To a terminal U+009B is the beginning of a command.
+_CONTROLS = re.compile("[\x7f-\x9f]")
+
 _NULL = Text("null", style="dim")
 
 
@@ -83,7 +86,8 @@ def json_lines(batch: pa.RecordBatch) -> Iterator[str]:
 
 def json_line(value: Any) -> str:
     """Return a value of JSON's types on one line."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
 
 
 def _json_value(value: Any, leaf: pa.DataType) -> Any:
