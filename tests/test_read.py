@@ -448,6 +448,17 @@ class TestInference:
             assert schema == pa.schema([("b", pa.list_(pa.int64())), ("a", pa.int64())])
         assert infer_schema(tmp_path, sample_files=1) == pa.schema([("b", pa.int64())])
 
+    def test_files_without_records_are_no_sample(self, tmp_path):
+        write(tmp_path / "a")
+        write(tmp_path / "b.gz", data=gzip.compress(b""))
+        assert infer_schema(tmp_path, sample_files=1) == pa.schema([])
+        write(tmp_path / "c", {"b": 1})
+        write(tmp_path / "d", {"b": 2, "a": 1})
+        for count in (1, 2, 3):
+            table = read_table(tmp_path, sample_files=count)
+            assert table["b"].to_pylist() == [1, 2]
+            assert table.column_names == (["b", "a"] if count == 2 else ["b"])
+
     def test_kinds_that_disagree_name_their_places(self, tmp_path):
         write(tmp_path / "a", {"n": 1})
         write(tmp_path / "b", {"n": 2}, {"n": "text"})

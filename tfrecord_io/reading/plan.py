@@ -13,7 +13,7 @@ listed, and the listing to one state of the data set: no commit is under way bef
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -133,7 +133,8 @@ def plan_scan(
         Whether plain local files may be mapped into memory. They must not be cut short in place
         meanwhile: the operating system then ends the process.
     sample_files : int, optional
-        Look for the schema in so many files at most instead of in all.
+        Look for the schema in so many files at most instead of in all; in as many more where those
+        have no records, as that of an engine's empty first partition.
     threads : int, optional
         For looking at files; without it one for each core, and at least four for a remote store.
     task_bytes : int, optional
@@ -231,19 +232,22 @@ def plan_scan(
             raise _no_files(listing)
         # If no file is left, its columns are those of the others.
         looked_at = files_of(one for one in found or listing.found if one.manifest is None)
-        seen: Observation | pa.Schema
+        seen: Observation | pa.Schema = Observation()
         if look is not None:
             seen = look(plan, looked_at[:sample_files])
         else:
             starts = Starts() if may_cut and cut_unmarked else None
-            seen = observe_files(
-                plan,
-                looked_at[:sample_files],
-                threads_for(plan.locations, plan.storage_options, threads),
-                tell_damage=schema_only,
-                note=starts.note if starts is not None else None,
-                progress=progress,
-            )
+            for some in _samples(looked_at, sample_files):
+                seen = observe_files(
+                    plan,
+                    some,
+                    threads_for(plan.locations, plan.storage_options, threads),
+                    tell_damage=schema_only,
+                    note=starts.note if starts is not None else None,
+                    progress=progress,
+                )
+                if seen.records:
+                    break
             if starts is not None:
                 found = _with_files(found, starts.describe)
         file_schema = file_schema_of(listing, seen)
@@ -279,6 +283,13 @@ def _kept_early(
     if early is None or not fits(early, partitions):
         return found
     return kept_files(found, partitions, early)
+
+
+def _samples(files: Sequence[ScanFile], count: int | None) -> Iterator[Sequence[ScanFile]]:
+    """Give so many files at a time, or all."""
+    count = count or max(len(files), 1)
+    for first in range(0, len(files), count):
+        yield files[first : first + count]
 
 
 def _given_columns(

@@ -182,7 +182,8 @@ def read_table(
         and for columns of views. They must not be cut short in place meanwhile: the operating
         system then ends the process.
     sample_files : int, optional
-        Look for the schema in so many files at most instead of in all.
+        Look for the schema in so many files at most instead of in all; in as many more where those
+        have no records.
     threads : int, optional
         How many work at a time; without it one for each core, and at least four for a remote store.
 
