@@ -620,6 +620,33 @@ class TestS3(StorageContract):
             assert filesystem.get_tags(path) == {"team": "ads"}
             assert filesystem.info(path)["StorageClass"] == "STANDARD_IA"
 
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"ChecksumAlgorithm": "SHA256"},
+            {"ChecksumAlgorithm": "CRC32"},
+            {"ChecksumAlgorithm": "CRC32", "ChecksumType": "FULL_OBJECT"},
+            {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": "k" * 32},
+        ],
+        ids=lambda more: "-".join(more.values()),
+    )
+    def test_checksums_and_keys_that_are_asked_for(
+        self, s3_server: Server, more: dict[str, str]
+    ) -> None:
+        url = f"{s3_server.url}/{uuid.uuid4().hex}"
+        options = {**s3_server.storage_options, "s3_additional_kwargs": more}
+        # Of several parts.
+        table = pa.table({"x": [os.urandom(5 * 1024 * 1024) for _ in range(2)]})
+        for mode in ("error", "append", "overwrite"):
+            tfr.write_table(table, url, mode=mode, storage_options=options)
+        assert tfr.read_table(url, storage_options=options).equals(table)
+        filesystem, root = fsspec.core.url_to_fs(url, **options)
+        path = f"{root}/part-00000-000.tfrecord"
+        bucket, _, key = path.partition("/")
+        head = filesystem.call_s3("head_object", Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+        told = head.get("SSECustomerAlgorithm") or [name for name in head if "Checksum" in name]
+        assert told
+
     @pytest.mark.parametrize("login", ["", "me:hunter2@"])
     def test_a_server_that_is_down_is_named(self, login: str) -> None:
         options = {"key": "k", "secret": "s", "endpoint_url": f"http://{login}127.0.0.1:9"}

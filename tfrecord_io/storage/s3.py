@@ -327,14 +327,18 @@ class S3Storage:
     def rename(self, source: str, target: str) -> None:  # noqa: D102
         bucket = source.partition("/")[0]
         copied = {"Bucket": bucket, "Key": _key(source)}
-        self._call("copy_object", target, CopySource=copied)
+        # A key of the user's own has to be told once more for what it is read from.
+        keys = {
+            f"CopySource{name}": value
+            for name, value in self._filesystem.s3_additional_kwargs.items()
+            if name.startswith("SSECustomer")
+        }
+        self._call("copy_object", target, CopySource=copied, **keys)
         self.remove(source)
 
     def publish(self, staged: str, final: str) -> None:  # noqa: D102
         ticket = _Ticket.loads(staged, self.url(final))
-        parts = [
-            {"ETag": etag, "PartNumber": number} for number, etag in enumerate(ticket.parts, 1)
-        ]
+        parts = [{**part, "PartNumber": number} for number, part in enumerate(ticket.parts, 1)]
         try:
             self._call(
                 "complete_multipart_upload",
@@ -559,9 +563,9 @@ def _without_login(error: BaseException) -> BaseException | None:
 
 
 class _Ticket:
-    """What completes an upload, as text."""
+    """What completes an upload, as text; of each part its ETag, and checksums."""
 
-    def __init__(self, upload_id: str, mark: str, parts: list[str]) -> None:
+    def __init__(self, upload_id: str, mark: str, parts: list[dict[str, str]]) -> None:
         self.upload_id = upload_id
         self.mark = mark
         self.parts = parts
@@ -573,11 +577,12 @@ class _Ticket:
     def loads(text: str, url: str) -> _Ticket:
         try:
             upload_id, mark, parts = json.loads(text)
-        except (ValueError, TypeError) as error:
+            parts = [{str(name): str(value) for name, value in part.items()} for part in parts]
+        except (ValueError, TypeError, AttributeError) as error:
             raise CommitStateUnknownError(
                 "the upload of a decided commit cannot be understood", path=url
             ) from error
-        return _Ticket(str(upload_id), str(mark), [str(part) for part in parts])
+        return _Ticket(str(upload_id), str(mark), parts)
 
 
 class _PartsUpload:
@@ -590,10 +595,12 @@ class _PartsUpload:
         self._final = final
         self._note = note
         self._mark = secrets.token_hex(16)
-        self._parts: list[Future[str]] = []
+        self._parts: list[Future[dict[str, str]]] = []
         # Beside what s3_additional_kwargs may say.
-        told = storage._filesystem.s3_additional_kwargs.get("Metadata") or {}
-        metadata = {**told, _MARK: self._mark}
+        told = storage._filesystem.s3_additional_kwargs
+        metadata = {**(told.get("Metadata") or {}), _MARK: self._mark}
+        # Who completes an upload with a checksum that was asked for has to tell that of each part.
+        self._tells = ("ETag", "Checksum") if "ChecksumAlgorithm" in told else ("ETag",)
         made = storage._call("create_multipart_upload", final, Metadata=metadata)
         self._upload = Upload(path=final, upload_id=made["UploadId"])
         try:
@@ -624,7 +631,7 @@ class _PartsUpload:
         data = b"".join(pieces)
         self._parts.append(in_flight(lambda: self._send(number, data)))
 
-    def _send(self, number: int, data: bytes) -> str:
+    def _send(self, number: int, data: bytes) -> dict[str, str]:
         # botocore adds a CRC-32, which the store checks.
         answer = self._storage._call(
             "upload_part",
@@ -633,7 +640,7 @@ class _PartsUpload:
             PartNumber=number,
             Body=data,
         )
-        return str(answer["ETag"])
+        return {name: text for name, text in answer.items() if name.startswith(self._tells)}
 
     def finish(self) -> str:
         parts = [part.result() for part in self._parts]
