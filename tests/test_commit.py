@@ -990,6 +990,62 @@ def test_a_store_that_does_not_tell_whether_it_has_the_record(
     assert data_files(root) == NEW_FILES
 
 
+@pytest.mark.parametrize("step", ["create_exclusive", "publish"])
+def test_a_commit_is_finished_by_the_process_that_lost_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """As where credentials expire: the store does not even take the mark that it was given up."""
+    root = tmp_path / "ds"
+    write_old(root)
+
+    def expired(*args: object) -> Any:
+        raise PermissionError(errno.EACCES, "the token has expired")
+
+    undisturbed = getattr(LocalStorage, step)
+    with monkeypatch.context() as patch:
+
+        def expire(storage: LocalStorage, *args: Any) -> Any:
+            done = undisturbed(storage, *args)
+            if step == "publish" or args[0].endswith("/commit.json"):
+                for name in ("exists", "rename", "read_bytes", "release", "remove_tree", step):
+                    patch.setattr(LocalStorage, name, expired)
+                raise PermissionError(errno.EACCES, "the token has expired")
+            return done
+
+        patch.setattr(LocalStorage, step, expire)
+        with pytest.raises(CommitStateUnknownError, match=r"has expired.*finishes it"):
+            write_new(root, "overwrite")
+    with pytest.raises(CommitConflictError, match="cut off"):
+        check_not_committing(STORAGE, str(root))
+    monkeypatch.setattr(staging, "TURN_SECONDS", 0.0)
+    write_new(root, "append")
+    assert data_files(root).keys() > NEW_FILES.keys()
+    assert clean(root) == CleanResult()
+
+
+@pytest.mark.parametrize("method", ["exists", "remove_tree"])
+def test_what_a_failing_abort_left_goes_with_the_next_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    root = tmp_path / "ds"
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from NEW.to_batches()
+        raise ValueError("the source broke off")
+
+    def expired(*args: object) -> None:
+        raise PermissionError(errno.EACCES, "the token has expired")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStorage, method, expired)
+        with pytest.raises(ValueError, match="broke off"):
+            write_table(batches(), root, schema=NEW.schema, partition_by="p")
+    assert tree(root)
+    write_new(root, "error")
+    assert data_files(root) == NEW_FILES
+    assert clean(root) == CleanResult()
+
+
 def test_a_turn_that_somebody_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "ds"
     write_old(root)

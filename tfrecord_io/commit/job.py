@@ -19,7 +19,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -178,6 +178,20 @@ def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
         _finish_dead_turn(staging, STALE_AFTER_SECONDS)
         return
     staging.remove_job(job.job_id)
+
+
+@contextlib.contextmanager
+def aborted_by_errors(job: WriteJob) -> Iterator[None]:
+    """Abort a job when something is raised, which is told even if the store refuses the abort."""
+    try:
+        yield
+    except BaseException:
+        try:
+            abort_job(job)
+        except OSError:
+            # The next write of this process removes it.
+            staging_of(job).give_up(job.job_id)
+        raise
 
 
 def recover(
@@ -561,7 +575,7 @@ def _has_turn(staging: Staging, job_id: str) -> bool:
 
 
 def _abandon(staging: Staging, job_id: str, claim: int) -> None:
-    # Without the mark others wait until this process ends; nothing else is lost.
+    # Without the mark other processes wait until this one ends; nothing else is lost.
     with contextlib.suppress(OSError):
         staging.abandon(job_id, claim)
 

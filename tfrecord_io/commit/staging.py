@@ -67,6 +67,10 @@ _SETUP_TRIES = 20
 #: How often removing a job is tried.
 _REMOVE_TRIES = 3
 
+#: Claims that this process gave up, by job and number, 0 for a job of its own: it knows that even
+#: where the store takes no mark of it.
+_given_up: set[tuple[str, int]] = set()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
@@ -196,8 +200,12 @@ class Staging:
 
     def remove_job(self, job_id: str) -> None:
         """Remove a job's folder and uploads, and the folders made for it that hold nothing else."""
-        self.storage.remove_tree(self.job_folder(job_id))
-        self.abort_unowned_uploads(self.part_uploads())
+        try:
+            self.storage.remove_tree(self.job_folder(job_id))
+            self.abort_unowned_uploads(self.part_uploads())
+        except BaseException:
+            self.give_up(job_id)
+            raise
         if not self.storage.remove_folder(self.folder):
             return
         path = self.root
@@ -244,7 +252,9 @@ class Staging:
         return bool(self.storage.folders(folder, f".{name}."))
 
     def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
-        """Return whether the process that runs a job is gone."""
+        """Return whether the process that runs a job is gone, or gave it up."""
+        if (job_id, 0) in _given_up:
+            return True
         match = _JOB_ID.fullmatch(job_id)
         owner = Owner.of_name(match) if match else None
         return is_gone(owner, lambda: self._is_old(job_id, stale_after))
@@ -371,8 +381,13 @@ class Staging:
         claim : int
             The number of this process's claim; 0 if it took the turn itself.
         """
+        self.give_up(job_id, claim)
         # A rename needs no room on a full disk.
         self.storage.rename(self._claim_path(job_id, claim), self._abandoned_path(job_id, claim))
+
+    def give_up(self, job_id: str, claim: int = 0) -> None:
+        """Have this process know that it gave up, without a word to the store; see `abandon`."""
+        _given_up.add((job_id, claim))
 
     def _claim_path(self, job_id: str, number: int) -> str:
         return f"{self.job_folder(job_id)}/claim-{number:04d}.json"
@@ -391,6 +406,8 @@ class Staging:
         return any(map(self.storage.exists, paths))
 
     def _holder_is_dead(self, turn: Turn, number: int, stale_after: float) -> bool:
+        if (turn.job_id, number) in _given_up:
+            return True
         if self.storage.exists(self._abandoned_path(turn.job_id, number)):
             return True
         owner: Owner | None = turn.owner

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tfrecord_io.commit.job import abort_job, commit_job
+from tfrecord_io.commit.job import aborted_by_errors, commit_job
 from tfrecord_io.conversion.graph import Shared, Written, check_scheduler, run_tasks
 from tfrecord_io.conversion.single_file import open_target
 from tfrecord_io.conversion.source import SourcePlan, plan_source
@@ -274,11 +274,8 @@ def convert(
     if job.skip:
         return _result(WriteResult(), reads, writes)
     if file is None:
-        try:
+        with aborted_by_errors(job):
             commits = _staged(job, plan, scheduler, threads, progress)
-        except BaseException:
-            abort_job(job)
-            raise
         return _result(commit_job(job, commits), reads, writes)
     try:
         commits = _staged(job, plan, scheduler, threads, progress, is_one_task=True)

@@ -33,7 +33,13 @@ import pyarrow.types as pat
 from dask.base import compute_as_if_collection
 from dask.delayed import Delayed
 
-from tfrecord_io.commit.job import abort_job, check_not_committing, check_state, commit_job
+from tfrecord_io.commit.job import (
+    abort_job,
+    aborted_by_errors,
+    check_not_committing,
+    check_state,
+    commit_job,
+)
 from tfrecord_io.engines.dask.locations import check_dataframe, located
 from tfrecord_io.engines.dask.workers import warnings_to_clients
 from tfrecord_io.errors import (
@@ -219,12 +225,9 @@ class Write:
         job = self.target.begin()
         if job.skip:
             return WriteResult()
-        try:
+        with aborted_by_errors(job):
             graph, _, writes = self._nodes(job)
             staged = compute_as_if_collection(Delayed, graph, writes, **kwargs)
-        except BaseException:
-            abort_job(job)
-            raise
         return commit_job(job, [one.commit for one in staged])
 
     def delayed(self) -> DelayedWrite:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.commit.job import abort_job, commit_job
+from tfrecord_io.commit.job import aborted_by_errors, commit_job
 from tfrecord_io.errors import OptionError, UnsupportedTypeError
 from tfrecord_io.layout import EmptyPartition
 from tfrecord_io.options import (
@@ -118,7 +118,7 @@ def write_table(
     )
     if job.skip:
         return WriteResult()
-    try:
+    with aborted_by_errors(job):
         feeder = Feeder(
             job,
             rows_per_task=rows_per_task,
@@ -126,9 +126,6 @@ def write_table(
             is_in_memory=isinstance(batches, list),
         )
         commits = feeder.run(batches)
-    except BaseException:
-        abort_job(job)
-        raise
     return commit_job(job, commits)
 
 

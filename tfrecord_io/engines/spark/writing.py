@@ -27,7 +27,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from tfrecord_io.commit.job import abort_job, commit_job
+from tfrecord_io.commit.job import abort_job, aborted_by_errors, commit_job
 from tfrecord_io.engines.spark.conditions import in_words_of_spark
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
@@ -186,12 +186,9 @@ class LocalWriter(SentToTasks, DataSourceArrowWriter):  # type: ignore[misc]
         first = next(batches, None)
         if first is not None:
             job = plan(self._options, self._struct)
-            try:
+            with aborted_by_errors(job):
                 rows = itertools.chain([first], batches)
                 commit = stage(job, 0, rows, vector_columns(self._struct))
-            except BaseException:
-                abort_job(job)
-                raise
             commit_job(job, [commit])
         return WriterCommitMessage()
 
