@@ -893,6 +893,7 @@ def test_a_url_that_fsspec_takes_for_another_is_refused() -> None:
         ("hdfs://127.0.0.1:9/", "hdfs://127.0.0.1:9/ is the root of a file system"),
         ("hdfs://127.0.0.1:9/a//b", "an empty name"),
         ("hdfs://127.0.0.1:9/a/../b", "an empty name, '.' or '..'"),
+        ("hdfs://127.0.0.1:9/2026-01-05T10:00", "has a colon in its path"),
         ("memory://a/./b", "an empty name, '.' or '..'"),
         ("s3://b//x", "has an empty name"),
         ("s3://b/a/../x", "'..' between its slashes"),

@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 
+from tfrecord_io.errors import OptionError
 from tfrecord_io.parallel import each
 from tfrecord_io.storage.protocol import (
     MAX_RECORD_BYTES,
@@ -120,6 +121,11 @@ class HdfsStorage:
 
     def check_target(self, path: str) -> None:  # noqa: D102
         check_names(self.url(path), path[1:])
+        if ":" in path:
+            raise OptionError(
+                f"{self.url(path)} has a colon in its path, which HDFS takes in no name; write to "
+                "another path"
+            )
 
     # --- looking ----------------------------------------------------------------------------------
 
