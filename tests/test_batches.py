@@ -590,6 +590,19 @@ def test_another_iterator_goes_on(data: str, shuffle: int, given: int) -> None:
     assert others.epoch == 4
 
 
+def test_a_state_of_a_set_in_another_order(data: str) -> None:
+    def made(values: set[int]) -> Any:
+        return iter(tfr.batches(data, batch_size=1, filters=[("n", "in", values)]))
+
+    # As sets of texts are from process to process.
+    one, other = {8, 0}, {0, 8}
+    assert [*one] != [*other]
+    first, second = made(one), made(other)
+    next(first)
+    second.load_state_dict(first.state_dict())
+    assert numbers(second) == [8]
+
+
 def test_a_state_of_other_batches(data: str) -> None:
     state = iter(tfr.batches(data, batch_size=10, shuffle=50)).state_dict()
     for name, value in (("batch_size", 20), ("shuffle", 60), ("shard", (0, 2))):

@@ -224,6 +224,9 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
 
 
 def _typed(value: Any, t: pa.DataType) -> Any:
+    if isinstance(value, set | frozenset):
+        # Of equal sets of texts the order hangs on the process; what is named by filters must not.
+        value = sorted(value, key=repr)
     if isinstance(value, list | tuple | set | frozenset):
         return [_typed(one, t) for one in value]
     return value.typed(t) if isinstance(value, TextValue) else value
