@@ -612,6 +612,11 @@ def test_a_state_of_other_batches(data: str) -> None:
     others = tfr.batches(data, batch_size=10, shuffle=50, filters=[("n", "<", 500)])
     with pytest.raises(tfr.OptionError, match="with filters"):
         iter(others).load_state_dict(state)
+    many = [*range(1000)]
+    state_of_many = iter(tfr.batches(data, batch_size=10, filters=[("n", "in", many)])).state_dict()
+    others = tfr.batches(data, batch_size=10, filters=[("n", "in", many[:50] + many[60:])])
+    with pytest.raises(tfr.OptionError, match="with filters"):
+        iter(others).load_state_dict(state_of_many)
     others = tfr.batches(f"{data}/part=1", batch_size=10, shuffle=50)
     with pytest.raises(tfr.OptionError, match="with pieces"):
         iter(others).load_state_dict(state)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -12,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
 from tfrecord_io.filters import Filters
@@ -139,7 +142,7 @@ class Epoch(Iterator[dict[str, Any]]):
             "batch_size": stream.batch_size,
             "shuffle": stream.shuffled_rows,
             "shard": list(stream.shard),
-            "filters": str(stream.plan.filter),
+            "filters": _text_of(stream.plan.filter),
             "pieces": len(stream.plan.tasks),
             "bytes": sum(task.bytes for task in stream.plan.tasks),
         }
@@ -192,6 +195,17 @@ class Epoch(Iterator[dict[str, Any]]):
         self.close()
         self._batches.set_epoch(state["epoch"] + 1)
         self._begin(state["epoch"], state["seed"], state["given"])
+
+
+#: What Arrow's text of many values, which shows some of them, has in its middle.
+_LEFT_OUT = "\n  ...\n"
+
+
+def _text_of(row_filter: pc.Expression | None) -> str:
+    text = str(row_filter)
+    if _LEFT_OUT not in text:
+        return text
+    return f"{text} {hashlib.sha256(pickle.dumps(row_filter)).hexdigest()}"
 
 
 _Convert = Callable[[Any, TensorColumn], Any]
