@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import OnCorrupt, RecordType, choice
+from tfrecord_io.plan import ScanTask
 from tfrecord_io.reading.files import Paths
 from tfrecord_io.tensors.columns import TensorColumn, taken_apart, tensor_columns
 from tfrecord_io.tensors.rows import RowStream, plan_rows
@@ -144,6 +145,7 @@ class Epoch(Iterator[dict[str, Any]]):
             "shard": list(stream.shard),
             "filters": _text_of(stream.plan.filter),
             "pieces": len(stream.plan.tasks),
+            "cuts": _cuts_of(stream.plan.tasks),
             "bytes": sum(task.bytes for task in stream.plan.tasks),
         }
         self._begin(epoch, stream.seed, 0)
@@ -178,8 +180,9 @@ class Epoch(Iterator[dict[str, Any]]):
         ----------
         state : mapping
             From `state_dict`, of the same filters, batch size, shuffling and shard or worker, and
-            of the same files: so many pieces and bytes. Rows of batches that were given are read
-            again, as they may share a file with the others.
+            of the same files: so many pieces and bytes. Large files must be cut at the same places,
+            so a schema is given to both or to none, and a manifest is there for both. Rows of
+            batches that were given are read again, as they may share a file with the others.
 
         Raises
         ------
@@ -195,6 +198,12 @@ class Epoch(Iterator[dict[str, Any]]):
         self.close()
         self._batches.set_epoch(state["epoch"] + 1)
         self._begin(state["epoch"], state["seed"], state["given"])
+
+
+def _cuts_of(tasks: Sequence[ScanTask]) -> str:
+    """Return a short text that tells where the pieces of files begin."""
+    starts = repr([task.start for task in tasks])
+    return hashlib.sha256(starts.encode()).hexdigest()[:16]
 
 
 #: What Arrow's text of many values, which shows some of them, has in its middle.
