@@ -275,7 +275,7 @@ def test_defaults_are_numbers_of_the_type(tmp_path: Path, t: pa.DataType, defaul
         ({"defaults": {"pair": [1]}}, r"gives 'pair' \[1\]; it must be a list of 2 values"),
         ({"defaults": {"pair": 1}}, "gives 'pair' 1; it must be a list of 2 values"),
         ({"defaults": {"pair": [1, 0.5]}}, "gives 'pair' 0.5, which is no int64"),
-        ({"columns": ["none"]}, "'none' is not in the data set"),
+        ({"columns": ["none"]}, "there is no column 'none'"),
     ],
 )
 def test_bad_arguments(data: str, options: dict[str, Any], what: str) -> None:

@@ -573,7 +573,7 @@ def test_damaged_data_end_with_1(data):
 def test_wrong_usage_ends_with_2(data, tmp_path):
     convert = ("convert", data, tmp_path / "new", "--to-format", "tfrecord", "--partition-by")
     text = run(*convert, "mont", code=2).stderr
-    assert "column 'mont' is not in the data set; did you mean 'month'?" in text
+    assert "there is no column 'mont'; did you mean 'month'?" in text
     assert "'n' is named twice" in run(*convert, "n,n", code=2).stderr
     assert "'nope'" in run("head", data, "--columns", "nope", code=2).stderr
     assert r"'n\udcff' is not in" in run(*convert, "n\udcff", code=2).stderr

@@ -217,7 +217,7 @@ class TestColumnsOf:
     @pytest.mark.parametrize(
         ("term", "told"),
         [
-            (("e", "=", 1), "column 'e' is not in the data set"),
+            (("e", "=", 1), "there is no column 'e'"),
             (("b", "=", 1), "column 'b', which is string, with 1;"),
             (("d", "=", 10**20), "filters compare 'd' with 100000000000000000000: "),
             (("a", "in", [1, "x"]), r"column 'a', which is int64, with \[1, 'x'\];"),
@@ -408,7 +408,7 @@ class TestReading:
         assert names(table) == ["2024x0", "2024x1", "2024x2"]
 
     def test_unknown_column(self, dataset):
-        with pytest.raises(OptionError, match="'nothing' is not in the data set"):
+        with pytest.raises(OptionError, match="there is no column 'nothing'"):
             read_table(dataset, filters=[("nothing", "=", 1)])
 
     def test_views_are_compared_like_what_they_show(self, tmp_path, codec):

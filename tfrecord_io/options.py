@@ -91,15 +91,16 @@ def column_list(columns: object) -> list[Any]:
 
 
 def no_column(name: object, names: Sequence[str]) -> OptionError:
-    """Return the error of a column that is not among those of the data set."""
+    """Return the error of a column that is not among those of the data set, or a given schema."""
     near = difflib.get_close_matches(str(name), names, 3)
     if near:
         hint = f"did you mean {', '.join(map(repr, near))}?"
     elif names:
-        hint = f"it has {', '.join(map(repr, names[:20]))}{' ...' if len(names) > 20 else ''}"
+        more = " ..." if len(names) > 20 else ""
+        hint = f"the columns are {', '.join(map(repr, names[:20]))}{more}"
     else:
-        hint = "it has no columns"
-    return OptionError(f"column {name!r} is not in the data set; {hint}")
+        hint = "there are none"
+    return OptionError(f"there is no column {name!r}; {hint}")
 
 
 def no_time_zone(name: str) -> OptionError:

@@ -632,7 +632,7 @@ class TestRefused:
         before = tree(tmp_path)
         with pytest.raises(tfr.DatasetExistsError):
             tfr.to_tfrecord(objects, tmp_path / "out")
-        with pytest.raises(tfr.OptionError, match="'q' is not in the data set"):
+        with pytest.raises(tfr.OptionError, match="there is no column 'q'"):
             tfr.to_tfrecord(objects, tmp_path / "new", partition_on="q")
         assert tree(tmp_path) == before
 

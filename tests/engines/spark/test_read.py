@@ -244,7 +244,7 @@ def test_columns_of_a_users_schema(spark, events):
     assert functional.columns == ["id"]
     with pytest.raises(AnalysisException, match="columns is 'id'; it must be a list of names"):
         tfr_spark.read_tfrecord(spark, str(events), schema=schema, columns="id")
-    with pytest.raises(AnalysisException, match="'other' is not in the data set"):
+    with pytest.raises(AnalysisException, match="there is no column 'other'"):
         read(columns="other")
 
 
