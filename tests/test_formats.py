@@ -21,6 +21,7 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
+import pyarrow.feather as feather
 import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
@@ -856,6 +857,20 @@ class TestCsv:
         assert found == b'"a"\t"b"\n1.0\t"x\ty"\n2.0\t"z"\n'
         convert(tmp_path / "x.tsv.gz", tmp_path / "back")
         assert data_files(tmp_path / "back") == data_files(tmp_path / "ds")
+
+    @pytest.mark.parametrize("t", [pa.float16(), pa.float32(), pa.float64()])
+    def test_non_finite_numbers_are_the_words_of_spark(self, tmp_path: Path, t: Any) -> None:
+        # Spark writes them so, and makes nulls of "nan" and "inf".
+        values = [float("nan"), -float("nan"), float("inf"), float("-inf"), 0.5, None]
+        table = pa.table({"x": pa.array(values, pa.float64()).cast(t)})
+        feather.write_feather(table, tmp_path / "x.arrow")
+        convert(tmp_path / "x.arrow", tmp_path / "x.csv")
+        words = ["NaN", "NaN", "Infinity", "-Infinity", "0.5", ""]
+        assert (tmp_path / "x.csv").read_text().splitlines() == ['"x"', *words]
+        convert(tmp_path / "x.csv", tmp_path / "back.arrow")
+        with pa.ipc.open_file(tmp_path / "back.arrow") as reader:
+            found = reader.read_all()["x"].to_pylist()
+        assert str(found) == "[nan, nan, inf, -inf, 0.5, None]"
 
     def test_lists_cannot_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a\n1\n")

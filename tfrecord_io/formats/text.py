@@ -8,8 +8,9 @@ digits for the bits of a negative number (``0xff`` for -1 as int8).
 
 An empty field without quotes is null and nothing else is (``NA`` is text), an empty field in quotes
 is an empty string. In a file of one column an empty line is a row with a null, for the same reason.
-Files have a header. Written are texts in quotes, floats with a point, durations as their integers,
-all else as pyarrow writes it.
+Files have a header. Written are texts in quotes, floats with a point, NaN and infinities as the
+words ``NaN``, ``Infinity`` and ``-Infinity``, durations as their integers, all else as pyarrow
+writes it.
 """
 
 from __future__ import annotations
@@ -297,6 +298,9 @@ def _texts(array: pa.Array) -> pa.Array:
         array = array.cast(pa.int64())
     texts = array.cast(pa.large_string())
     if pat.is_floating(t):
+        # The words that Spark reads; of others it makes nulls.
+        texts = pc.replace_substring_regex(texts, "^-?nan$", "NaN")
+        texts = pc.replace_substring(texts, "inf", "Infinity")
         # Without a point readers take a number for an integer.
         return pc.if_else(
             pc.match_substring_regex(texts, "^-?[0-9]+$"), _joined(texts, ".0"), texts
