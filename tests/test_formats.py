@@ -1632,6 +1632,44 @@ class TestColumnar:
         assert table.schema.field("a").type == pa.list_(pa.list_(pa.float64()))
         assert table["a"].to_pylist() == [rows[at] for at in order]
 
+    @pytest.mark.parametrize("order", [1, -1])
+    @pytest.mark.parametrize(
+        ("types", "values", "expected"),
+        [
+            ([pa.string(), pa.large_string()], ["x", "y"], pa.string()),
+            ([pa.string_view(), pa.string()], ["x", None], pa.string()),
+            ([pa.dictionary(pa.int8(), pa.string()), pa.string()], ["x", "y"], pa.string()),
+            (
+                [pa.dictionary(pa.int8(), pa.int64()), pa.dictionary(pa.int16(), pa.int64())],
+                [1, 2],
+                pa.int64(),
+            ),
+            ([pa.binary(), pa.large_binary()], [b"\xff", b""], pa.binary()),
+            (
+                [pa.list_(pa.string()), pa.large_list(pa.string_view())],
+                [["x"], []],
+                pa.list_(pa.string()),
+            ),
+            (
+                [pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Paris")],
+                [STAMP.replace(tzinfo=UTC)] * 2,
+                pa.timestamp("us", "UTC"),
+            ),
+        ],
+    )
+    def test_types_of_one_normal_form_are_one(
+        self, tmp_path: Path, types: Any, values: Any, expected: pa.DataType, order: int
+    ) -> None:
+        for number, (value, t) in enumerate(list(zip(values, types, strict=True))[::order]):
+            feather.write_feather(
+                pa.table({"a": pa.array([value, None], t)}), tmp_path / f"{number}.arrow"
+            )
+        convert(tmp_path / "*.arrow", tmp_path / "ds")
+        table = read_table(tmp_path / "ds")
+        assert table.schema.field("a").type == expected
+        first, second = values[::order]
+        assert table["a"].to_pylist() == [first, None, second, None]
+
     def test_columns_that_a_file_lacks_are_null(self, tmp_path: Path) -> None:
         pq.write_table(pa.table({"a": [1]}), tmp_path / "1.parquet")
         pq.write_table(pa.table({"b": ["x"], "a": pa.nulls(1)}), tmp_path / "2.parquet")

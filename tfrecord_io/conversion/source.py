@@ -15,7 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.errors import CorruptDataWarning, InferenceError, OptionError
+from tfrecord_io.errors import (
+    CorruptDataWarning,
+    InferenceError,
+    OptionError,
+    UnsupportedTypeError,
+)
 from tfrecord_io.filters import Filters
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import (
@@ -36,6 +41,7 @@ from tfrecord_io.reading.listing import ask_each
 from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.reading.tasks import decoding
 from tfrecord_io.reading.work import Finisher
+from tfrecord_io.schema import is_any_list, normal_type
 from tfrecord_io.storage import Storage, open_storage
 
 #: Folders with the logs of tables of Delta Lake and Hudi.
@@ -243,15 +249,25 @@ class _Looking:
 
 
 def _joined_type(before: pa.DataType, now: pa.DataType) -> pa.DataType | None:
-    """Return the type that tells more, null telling nothing; None if they are no one type."""
+    """Return the type that tells more, null telling nothing; None if they are no one type.
+
+    Types of one normal form are one: dictionaries and texts, or texts of two libraries.
+    """
     if before == now or pat.is_null(now):
         return before
     if pat.is_null(before):
         return now
-    if not (pat.is_list(before) and pat.is_list(now)):
-        return None
-    values = _joined_type(before.value_type, now.value_type)
-    return None if values is None else pa.list_(values)
+    if _has_offsets(before) and _has_offsets(now):
+        values = _joined_type(before.value_type, now.value_type)
+        return None if values is None else pa.list_(values)
+    with contextlib.suppress(UnsupportedTypeError):
+        normal = normal_type(before)
+        return normal if normal == normal_type(now) else None
+    return None
+
+
+def _has_offsets(t: pa.DataType) -> bool:
+    return is_any_list(t) and not pat.is_fixed_size_list(t)
 
 
 def read_piece(
