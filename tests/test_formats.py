@@ -1365,6 +1365,23 @@ class TestAvro:
         convert(tmp_path / "x.avro", tmp_path / "ds", columns=["ok"])
         all_equal(tmp_path / "ds", examples({"ok": 1}))
 
+    @pytest.mark.parametrize(
+        ("kind", "value", "t"),
+        [
+            (["null", "int", "string"], "x", pa.string()),
+            (["null", "int", "string"], 5, pa.int64()),
+            ({"type": "array", "items": ["int", "string"]}, [1, "x"], pa.list_(pa.string())),
+            ({"type": "bytes", "logicalType": "decimal", "precision": 77}, Decimal(5), pa.string()),
+        ],
+    )
+    def test_what_no_column_holds_is_no_damage(
+        self, tmp_path: Path, kind: Any, value: Any, t: pa.DataType
+    ) -> None:
+        self.write(tmp_path / "x.avro", [{"name": "u", "type": kind}], {"u": value})
+        with pytest.raises(UnsupportedTypeError, match="'u'") as caught:
+            convert(tmp_path / "x.avro", tmp_path / "ds", schema=pa.schema({"u": t}))
+        assert (caught.value.path, caught.value.feature) == (str(tmp_path / "x.avro"), "u")
+
     def test_damage(self, tmp_path: Path) -> None:
         self.write(tmp_path / "x.avro", [{"name": "a", "type": "long"}], *[{"a": 5}] * 100)
         data = (tmp_path / "x.avro").read_bytes()

@@ -32,7 +32,7 @@ from tfrecord_io.errors import (
     UnsupportedTypeError,
 )
 from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, said
-from tfrecord_io.schema import is_any_list, leaf_type, with_leaf
+from tfrecord_io.schema import is_any_list, leaf_type, normal_schema, with_leaf
 
 #: Rows that are made a batch, or fewer large ones: so many bytes as the blocks have them, which are
 #: several times as many in Python.
@@ -81,6 +81,7 @@ class AvroFormat:
             records = _records(blocks)
             asked = {*schema.names}
             wanted = pa.schema([field for field in types if field.name in asked])
+            _refuse_unheld(wanted, file.url)
             done = 0
             while rows := _rows(records, source, done):
                 with source.damage_named():
@@ -207,6 +208,18 @@ def _arrow_schema(avro: Any, url: str) -> pa.Schema:
             "the file holds values that are no records, so that there are no columns", path=url
         )
     return pa.schema(list(_arrow(avro, {})))
+
+
+def _refuse_unheld(schema: pa.Schema, url: str) -> None:
+    """Raise `UnsupportedTypeError` for a column that may be of no type which is asked for.
+
+    Of some, such as unions, Arrow makes no columns, which is no damage.
+    """
+    try:
+        normal_schema(schema)
+    except UnsupportedTypeError as error:
+        error.path = url
+        raise
 
 
 def _keep_plain(avro: Any) -> None:
