@@ -298,9 +298,10 @@ def _texts(array: pa.Array) -> pa.Array:
         array = array.cast(pa.int64())
     texts = array.cast(pa.large_string())
     if pat.is_floating(t):
-        # The words that Spark reads; of others it makes nulls.
-        texts = pc.replace_substring_regex(texts, "^-?nan$", "NaN")
-        texts = pc.replace_substring(texts, "inf", "Infinity")
+        if not pc.all(pc.is_finite(array), min_count=0).as_py():
+            # The words that Spark reads; of others it makes nulls.
+            texts = pc.replace_substring_regex(texts, "^-?nan$", "NaN")
+            texts = pc.replace_substring(texts, "inf", "Infinity")
         # Without a point readers take a number for an integer.
         return pc.if_else(
             pc.match_substring_regex(texts, "^-?[0-9]+$"), _joined(texts, ".0"), texts
