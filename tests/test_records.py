@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gzip
 import pickle
+import random
 import subprocess
 import sys
 import uuid
@@ -356,6 +357,23 @@ def test_random_access(tmp_path: Path, options: object) -> None:
         for other in (1.5, "a", None):
             with pytest.raises(TypeError, match="as an integer"):
                 reader[other]  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("options", ["", "GZIP", "ZLIB"])
+def test_a_forked_process_and_its_parent_go_on_by_themselves(tmp_path: Path, options: str) -> None:
+    """As TensorFlow's readers do, which share no place in the file either."""
+    records = [random.Random(number).randbytes(500_000) for number in range(12)]
+    write(tmp_path / "a", records, options)
+    code = (
+        "import os, sys\nimport tfrecord_io as tfr\n"
+        "found = iter(tfr.TFRecordReader(sys.argv[1]))\nnext(found)\n"
+        "child = os.fork()\ncount = len(list(found))\n"
+        "if child == 0:\n    os._exit(count)\n"
+        "print(count, os.waitstatus_to_exitcode(os.wait()[1]))"
+    )
+    run = [sys.executable, "-c", code, str(tmp_path / "a")]
+    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    assert done.stdout == "11 11\n"
 
 
 @pytest.mark.parametrize("size", [10, 1000])

@@ -190,19 +190,21 @@ class OpenFile:
     ) -> None:
         data = None
         handle: BinaryIO
+        reader: _Readable
         if file.size <= _SMALL_BYTES:
             data = storage.read_range(file.path, 0, file.size, file.version)
-            handle = io.BytesIO(data)
+            reader = handle = io.BytesIO(data)
         else:
             handle = storage.open_read(file.path, file.version)
+            reader = _InTurn(handle)
         self._opened = handle
         try:
             head = b""
             if options.compression == "infer":
-                head = read_head(handle)
+                head = read_head(reader)
                 self.compression = detect(head, file.path)
             if self.compression is not None:
-                self.source = self._decompressed(_Prefixed(head, handle))
+                self.source = self._decompressed(_Prefixed(head, reader))
             elif data is not None:
                 self.source = _Held(data)
             else:
@@ -297,6 +299,22 @@ def read_head(file: _Readable) -> bytes:
     while len(head) < HEAD_BYTES and (more := file.read(HEAD_BYTES - len(head))):
         head += more
     return head
+
+
+class _InTurn:
+    """An open file's bytes from its beginning on.
+
+    The place is this object's own: a forked process shares that of the file with its parent.
+    """
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+        self._offset = 0
+
+    def read(self, size: int, /) -> bytes:
+        data = os.pread(self._handle.fileno(), size, self._offset)
+        self._offset += len(data)
+        return data
 
 
 class _Prefixed:
