@@ -829,6 +829,44 @@ class TestInOrder:
         )
         assert done.stdout == "[]\nreading has been stopped, since the process ends\n"
 
+    def test_a_forked_process_does_not_wait_for_threads_of_its_parent(self):
+        code = """
+            import os, threading
+            from tfrecord_io import parallel
+
+            begun, may_end = threading.Event(), threading.Event()
+
+            def work():
+                yield 1
+                begun.set()
+                may_end.wait(20)
+                yield 2
+
+            found = parallel.read_ahead(work, item_bytes=int, budget_bytes=8)
+            assert next(found) == 1
+            assert begun.wait(20)
+            if os.fork() == 0:
+                try:
+                    next(found)
+                except RuntimeError as error:
+                    print(error, flush=True)
+                os._exit(0)
+            os.wait()
+            may_end.set()
+            print(list(found))
+        """
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=20,
+        )
+        assert done.stdout == (
+            "reading was begun before this process was forked, by threads that only its parent "
+            "has; begin to read in this process\n[2]\n"
+        )
+
     def test_what_the_caller_works_on_is_closed(self):
         closed = []
 

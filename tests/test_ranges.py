@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 
@@ -117,6 +118,21 @@ def test_closing_ends_what_waits() -> None:
     store.may_answer.set()
     found.close()
     assert len(store.asked) == 4
+
+
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = Store()
+    store.may_answer.clear()
+    with contextlib.closing(Ranges(store.fetch, len(DATA))) as found:
+        store.wait_for(4)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "getpid", lambda: 0)
+            with pytest.raises(RuntimeError, match="begin to read in this process"):
+                found.take()
+        store.may_answer.set()
+        assert rest(found) == DATA
 
 
 def test_a_file_that_was_cut_is_an_error_in_its_place() -> None:

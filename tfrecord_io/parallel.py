@@ -112,6 +112,21 @@ def read_ahead(
         yield from itertools.chain.from_iterable(streams)
 
 
+def check_not_forked(process: int) -> None:
+    """Raise a RuntimeError in a fork of the process that began to read: threads do not come along.
+
+    Parameters
+    ----------
+    process : int
+        Which one began.
+    """
+    if process != os.getpid():
+        raise RuntimeError(
+            "reading was begun before this process was forked, by threads that only its parent "
+            "has; begin to read in this process"
+        )
+
+
 class Failed(Protocol):
     """What keeps an error until its turn comes."""
 
@@ -166,6 +181,7 @@ class _Pool(Generic[T]):
         self._most_waiting = most_waiting
         self._caller_works = caller_works
         self.threads: list[threading.Thread] = []
+        self._process = os.getpid()
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: deque[_Stream[T]] = deque()
@@ -255,6 +271,7 @@ class _Pool(Generic[T]):
                         raise RuntimeError("reading has been stopped, since the process ends")
                     if self._can_work():
                         break
+                    check_not_forked(self._process)
                     self._changed.wait()
             if is_done:
                 return

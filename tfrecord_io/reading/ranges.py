@@ -10,6 +10,7 @@ before it is asked for. A file of one range costs one request and no thread.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,6 +19,7 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from tfrecord_io.errors import DatasetChangedError
+from tfrecord_io.parallel import check_not_forked
 
 #: Large enough that neither a store's time to answer nor the client's for each request matters.
 _RANGE_BYTES = 32 * 1024 * 1024
@@ -80,6 +82,7 @@ class Ranges:
             self._ahead.append(first.data)
             self._offset = first.end
         self._left = memoryview(b"")
+        self._process = os.getpid()
         self._pool: ThreadPoolExecutor | None = None
         if range_end(start, self._stop) < self._stop:
             self._pool = ThreadPoolExecutor(_RANGES_AHEAD, "tfrecord-io-ranges")
@@ -108,6 +111,8 @@ class Ranges:
 
     def _next(self) -> bytes | memoryview:
         if self._ahead:
+            if not self._ahead[0].done():
+                check_not_forked(self._process)
             data = self._ahead.popleft().result()
             self._fetch_ahead()
             return data
