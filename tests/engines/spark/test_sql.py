@@ -267,6 +267,30 @@ def test_tables_that_are_refused(spark, two_tables, tmp_path, make):
         spark.sql("DROP TABLE plain")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE new LIKE seen USING tfrecord LOCATION '{target}'",
+        "create table if not exists `new` like `seen` location '{target}' using tfrecord",
+        "CREATE TABLE default.new /* empty */ LIKE source USING tfrecord",
+    ],
+)
+def test_a_table_like_another(spark, two_tables, statement):
+    """It would have the other's rows, whatever it is made of: columns remember where they are."""
+    spark.sql("CREATE OR REPLACE TEMPORARY VIEW seen AS SELECT * FROM source")
+    try:
+        with pytest.raises(AnalysisException, match="LIKE is not possible, and nothing was done"):
+            spark.sql(statement.format(target=two_tables["target"]))
+        assert not spark.catalog.tableExists("new")
+        spark.sql("CREATE TABLE new LIKE seen USING parquet")
+        assert rows(spark.table("new")) == []
+        with pytest.raises(PySparkException, match="TABLE_OR_VIEW_NOT_FOUND"):
+            spark.sql("CREATE TABLE newer LIKE none USING tfrecord")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS new")
+        spark.sql("DROP VIEW seen")
+
+
 def test_statements_in_texts_and_scripts(spark, two_tables):
     """Others that are told in the same way are Spark's."""
     assert rows(spark.sql("EXECUTE IMMEDIATE 'SELECT id FROM source WHERE id = 2'")) == [(2,)]

@@ -6,7 +6,9 @@ were asked for first:
 
 - ``DataFrameWriterV2.create``, ``replace`` and ``createOrReplace`` refuse.
 - ``SparkSession.sql`` refuses ``REPLACE TABLE``, also in a text to execute and in a script, as far
-  as the statement shows it. Spark asks for the rest before anything is done.
+  as the statement shows it. Spark asks for the rest before anything is done. It also refuses
+  ``CREATE TABLE ... LIKE`` what was read by this format: Spark copies the columns, which remember
+  where its rows are, and the new table would have these.
 - ``Catalog.createTable`` refuses a schema: it may remember another table, see
   `tfrecord_io.engines.spark.tables`.
 """
@@ -18,7 +20,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import PySparkException
+
 from tfrecord_io.engines.spark.completion import complete, is_ours, java_field, refusal
+from tfrecord_io.engines.spark.tables import remembers
 
 _COMMENTS = re.compile(
     r"""(?P<kept>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|/\*.*?\*/|--[^\n]*""", re.DOTALL
@@ -29,6 +34,12 @@ _REPLACE = re.compile(
 #: What may hold the statement: itself, ``EXECUTE IMMEDIATE 'text'``, and a script.
 _HOLDERS = re.compile(
     r"\s*(?:(?:CREATE\s+OR\s+)?REPLACE\s+TABLE|EXECUTE\s+IMMEDIATE|BEGIN)\b", re.IGNORECASE
+)
+_NAME = r"(?:`(?:[^`]|``)+`|\w+)(?:\s*\.\s*(?:`(?:[^`]|``)+`|\w+))*"
+_LIKE = re.compile(
+    rf"\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}\s+LIKE\s+(?P<like>{_NAME})"
+    r"(?:[^;]*?\bUSING\s+`?(?P<source>\w+))?",
+    re.IGNORECASE,
 )
 
 _INSTEAD = (
@@ -81,21 +92,35 @@ def _completed_create(
 
 def _completed_sql(own: Callable[..., Any]) -> Callable[..., Any]:
     def sql(self: Any, sqlQuery: str, args: Any = None, **kwargs: Any) -> Any:  # noqa: N803 - Spark's
-        if not _replaces_table(sqlQuery, self):
-            return own(self, sqlQuery, args, **kwargs)
-        raise refusal(
-            "REPLACE TABLE is not possible, and nothing was done: Spark drops the old table before "
-            f"it asks this format. DROP TABLE name; for new rows {_INSTEAD}"
-        )
+        text = _COMMENTS.sub(lambda found: found["kept"] or " ", sqlQuery).lstrip()
+        holds = _HOLDERS.match(text) is not None
+        if holds and any(is_ours(found["source"], self) for found in _REPLACE.finditer(text)):
+            raise refusal(
+                "REPLACE TABLE is not possible, and nothing was done: Spark drops the old table "
+                f"before it asks this format. DROP TABLE name; for new rows {_INSTEAD}"
+            )
+        likes = _LIKE.finditer(text) if holds else filter(None, [_LIKE.match(text)])
+        if any(_is_like_ours(found, self) for found in likes):
+            raise refusal(
+                "CREATE TABLE ... LIKE is not possible, and nothing was done: the new table would "
+                f"have the rows of the old one, whatever its LOCATION. {_INSTEAD}"
+            )
+        return own(self, sqlQuery, args, **kwargs)
 
     return sql
 
 
-def _replaces_table(text: str, session: Any) -> bool:
-    text = _COMMENTS.sub(lambda found: found["kept"] or " ", text)
-    return _HOLDERS.match(text) is not None and any(
-        is_ours(found["source"], session) for found in _REPLACE.finditer(text)
-    )
+def _is_like_ours(found: re.Match[str], session: Any) -> bool:
+    """Return whether a table of this format would have columns that remember other files."""
+    # Of a table of this format Spark refuses it without USING; of a view it takes the default.
+    if not is_ours(found["source"], session):
+        return False
+    try:
+        columns = session.table(found["like"]).schema
+    except PySparkException:
+        # Spark tells best what is wrong with it.
+        return False
+    return remembers(columns)
 
 
 def _completed_create_table(own: Callable[..., Any]) -> Callable[..., Any]:

@@ -51,6 +51,11 @@ def remembering(
     return StructType(fields)
 
 
+def remembers(struct: StructType) -> bool:
+    """Return whether columns tell what they were read from."""
+    return any(_KEY in (field.metadata or {}) for field in struct)
+
+
 def options_to_read(struct: StructType, options: Mapping[str, str]) -> Mapping[str, str]:
     """Return options, with those that the columns tell if they are of the same path.
 
