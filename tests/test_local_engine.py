@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.frames import example, examples, frame, records
+from tests.support.peaks import peak_bytes
 from tfrecord_io import conversion, parallel
 from tfrecord_io.engines.local import count_rows, infer_schema, read_plan, read_table, scan
 from tfrecord_io.errors import (
@@ -311,6 +312,18 @@ def test_a_file_that_cannot_be_mapped_is_read(tmp_path, monkeypatch, small_split
     assert read_table(path, threads=threads).to_pylist() == rows(200)
     assert read_table(path, schema=views, threads=threads).to_pylist() == rows(200)
     assert count_rows(path, threads=threads) == 200
+
+
+def test_a_huge_value_is_in_memory_as_bytes_and_as_a_value(tmp_path):
+    megabytes = 64
+    (tmp_path / "huge").write_bytes(records(example(s=bytes(megabytes << 20))))
+    (tmp_path / "small").write_bytes(records(example(s=b"")))
+    code = """
+import pyarrow as pa
+read_table({!r}, schema=pa.schema([('s', pa.binary())]))
+"""
+    small, huge = (peak_bytes(tmp_path, code.format(name)) for name in ("small", "huge"))
+    assert huge - small < (2 * megabytes + 16) << 20
 
 
 def test_the_file_is_closed_with_its_memory(tmp_path):

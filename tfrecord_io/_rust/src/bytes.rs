@@ -78,6 +78,8 @@ impl ByteBuilder {
         } else if count <= PIECE {
             self.put_piece(&source[from..to]);
         } else {
+            // Room for all of it: piece by piece it would be doubled on the way.
+            self.bytes.reserve((self.len + count).saturating_sub(self.bytes.len()));
             source[from..to].chunks(PIECE).for_each(|piece| self.put_piece(piece));
         }
     }
@@ -102,6 +104,14 @@ impl ByteBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_value_takes_room_for_itself_alone() {
+        let source = vec![7; 100 * PIECE + 1];
+        let mut held = ByteBuilder::default();
+        held.put_slice(&source, 0, source.len());
+        assert!(held.bytes.capacity() < source.len() + AHEAD);
+    }
 
     #[test]
     fn values_of_any_length_stand_behind_each_other() {

@@ -245,6 +245,10 @@ impl Decoder {
     #[cold]
     #[inline(never)]
     fn reserve(&mut self, input: Input<'_>) {
+        if self.payload_bytes >= self.bounds.batch_bytes {
+            // The batch is full with its first records.
+            return;
+        }
         let left = input.bytes.len() - self.block.end();
         let bytes = left.min(self.bounds.batch_bytes);
         let factor = (bytes / self.payload_bytes.max(1)).min(self.bounds.batch_rows / self.rows());
