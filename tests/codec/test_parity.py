@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -271,6 +272,41 @@ def test_encoding(codec_pair: Any, record_type: str, data: st.DataObject) -> Non
 
     reference, native = (encode(codec) for codec in codec_pair)
     assert native == reference
+
+
+def columns_of_short_values(rng: random.Random, rows: int) -> list[pa.Array]:
+    """Ints of each length, floats, and bytes of up to some length; some of them are missing."""
+
+    def column(value: Callable[[], Any], t: pa.DataType) -> pa.Array:
+        absent = rng.choice([0, 0, 0.3, 1])
+        return pa.array([None if rng.random() < absent else value() for _ in range(rows)], t)
+
+    bits, longest = rng.choice([1, 7, 28, 56, 57, 64]), rng.choice([0, 8, 15, 16, 17, 90])
+    return [
+        column(lambda: rng.getrandbits(bits) - (bits == 64) * 2**63, pa.int64()),
+        column(lambda: rng.uniform(-1, 1), pa.float32()),
+        column(lambda: rng.randbytes(rng.randint(0, longest)), pa.binary()),
+        column(lambda: rng.randbytes(rng.randint(0, longest)), pa.large_binary()),
+        column(lambda: rng.choices(range(200), k=rng.randint(0, 3)), pa.list_(pa.int64())),
+    ]
+
+
+@pytest.mark.parametrize("record_type", ["Example", "SequenceExample"])
+@pytest.mark.parametrize("seed", range(60))
+def test_encoding_many_rows(codec_pair: Any, record_type: str, seed: int) -> None:
+    """What is stored in pieces of constant size does not reach into anything else."""
+    rng = random.Random(seed)
+    rows = rng.choice([63, 64, 65, 127, 128, 129, 300])
+    arrays = [a for _ in range(rng.choice([1, 2, 9])) for a in columns_of_short_values(rng, rows)]
+    rng.shuffle(arrays)
+    arrays = arrays[: rng.randint(1, len(arrays))]
+    names = [rng.choice(["", "a longer name "]) + str(index) for index in range(len(arrays))]
+    batch = pa.RecordBatch.from_arrays(arrays, names=names).slice(rng.randint(0, 1))
+    reference, native = (
+        codec.encoder(batch.schema, record_type).encode(batch) for codec in codec_pair
+    )
+    assert native[0].equals(reference[0])
+    assert native[1].equals(reference[1])
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ use arrow_schema::DataType;
 use fearless_simd::{Level, Simd, dispatch};
 
 use crate::canonical::Kind;
+use crate::fetch::{fetch, fetch_short};
 use crate::packed::Packed;
 use crate::pen::{Pen, delimited_len, varint_len};
 use crate::template::Template;
@@ -262,14 +263,17 @@ impl<'a> Column<'a> {
         match (&self.nesting, &self.values) {
             (Nesting::Bare, Values::Null) => into.extend(sizes.map(|_| ABSENT)),
             (Nesting::Bare, Values::Int64(ints)) => {
+                fetch(ints, rows.end..rows.end + rows.len());
                 let ints = ints[rows.clone()].iter();
                 dispatch!(level, _ => {
                     into.extend(ints.map(|int| VALUE_HEADER + varint_len(*int as u64)));
                 });
             }
             (Nesting::Bare, Values::Float32(_)) => into.extend(sizes.map(|_| VALUE_HEADER + 4)),
-            (Nesting::Bare, Values::Bytes { offsets: Offsets::Narrow(ends), .. }) => {
+            (Nesting::Bare, Values::Bytes { offsets: Offsets::Narrow(ends), data }) => {
+                fetch(ends, rows.end..rows.end + rows.len());
                 let ends = &ends[rows.start..=rows.end];
+                fetch_short(data, ends[0] as usize..ends[rows.len()] as usize);
                 dispatch!(level, _ => {
                     let lengths = ends.iter().zip(&ends[1..]).map(|(from, to)| (to - from) as usize);
                     into.extend(lengths.map(delimited_len));

@@ -26,6 +26,14 @@ pub fn fetch_ahead(data: &[u8], piece: Range<usize>) {
     }
 }
 
+/// Ask for `data[part]`, as far as it is there, unless it is so long that a copy of it will do that.
+#[inline(always)]
+pub fn fetch_short<T>(data: &[T], part: Range<usize>) {
+    if part.len() * size_of::<T>() < LENGTHS.end {
+        fetch(data, part);
+    }
+}
+
 /// Ask for `data[part]`, as far as it is there.
 #[inline(always)]
 pub fn fetch<T>(data: &[T], part: Range<usize>) {

@@ -308,7 +308,7 @@ fn put_long(ints: &[i64], pen: &mut Pen<'_>, starts: &mut [u64]) {
 /// The varint of an int below `MIDDLE_INT`; of others, its first bytes, some without the bit that
 /// says that it continues. In steps that a processor does for several ints at once.
 #[inline(always)]
-fn first_eight(int: u64) -> u64 {
+pub fn first_eight(int: u64) -> u64 {
     let sevens = spread(int);
     // All bytes behind which another one is not zero continue.
     let behind = sevens >> 8;

@@ -56,12 +56,21 @@ impl Template {
     /// The bytes before a value of `length` bytes; `None` if it is too long for the template.
     #[inline(always)]
     pub fn header<S: Simd>(&self, simd: S, length: usize) -> Option<[u8; TEMPLATE_BYTES]> {
-        (length <= usize::from(self.max_length)).then(|| {
-            let length = u8x32::splat(simd, length as u8);
-            let [bytes, grows] =
-                [&self.bytes, &self.grows].map(|part| u8x32::simd_from(simd, *part));
-            (bytes + (grows & length)).into()
-        })
+        (length <= self.max_length()).then(|| self.header_of(simd, length))
+    }
+
+    /// The same of a length that is known not to be too long.
+    #[inline(always)]
+    pub fn header_of<S: Simd>(&self, simd: S, length: usize) -> [u8; TEMPLATE_BYTES] {
+        let length = u8x32::splat(simd, length as u8);
+        let [bytes, grows] = [&self.bytes, &self.grows].map(|part| u8x32::simd_from(simd, *part));
+        (bytes + (grows & length)).into()
+    }
+
+    /// The largest length for which there is a header.
+    #[inline(always)]
+    pub fn max_length(&self) -> usize {
+        usize::from(self.max_length)
     }
 
     /// How many bytes of `header` count.
