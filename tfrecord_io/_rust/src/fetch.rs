@@ -28,8 +28,8 @@ pub fn fetch_ahead(data: &[u8], piece: Range<usize>) {
 
 /// Ask for `data[part]`, as far as it is there, unless it is so long that a copy of it will do that.
 #[inline(always)]
-pub fn fetch_short<T>(data: &[T], part: Range<usize>) {
-    if part.len() * size_of::<T>() < LENGTHS.end {
+pub fn fetch_short(data: &[u8], part: Range<usize>) {
+    if part.len() < LENGTHS.end {
         fetch(data, part);
     }
 }
