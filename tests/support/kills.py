@@ -5,7 +5,7 @@ forked child that is killed there. It prints the number of steps::
 
     python -m tests.support.kills URL MODE < STORAGE_OPTIONS
 
-The data set of step n is ``URL/n``. Nothing of a store is loaded before the forks: their clients
+The data set of step n is ``URL/n``. No client of a store is made before the forks, since clients
 have threads.
 """
 
@@ -16,6 +16,8 @@ import os
 import signal
 import sys
 from typing import Any
+
+import fsspec
 
 from tests.support.faults import NEW, OLD, Clock, kill, opener
 from tfrecord_io.commit import job as commit
@@ -61,6 +63,8 @@ def fork(url: str, mode: SaveMode, options: dict[str, Any], step: int, output: i
 def main(url: str, mode: SaveMode) -> None:
     """See the module."""
     options = json.load(sys.stdin)
+    # Or each child would import it, which takes longer than all that it sends.
+    fsspec.get_filesystem_class(url.partition(":")[0])
     reader, writer = os.pipe()
     _, status = os.waitpid(fork(f"{url}/none", mode, options, sys.maxsize, writer), 0)
     assert status == 0, status
