@@ -570,16 +570,12 @@ ERRORS = [
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("error", ERRORS, ids=["timeout", "refusal"])
 @pytest.mark.parametrize("mode", ["overwrite", "append"])
 @pytest.mark.parametrize("kind", ["s3", "hdfs"])
 def test_errors_before_and_after_every_call(
-    request: pytest.FixtureRequest,
-    kind: str,
-    mode: SaveMode,
-    error: OSError,
-    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest, kind: str, mode: SaveMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The two errors take turns; where one mode meets the first, the other meets the second."""
     server: Server = request.getfixturevalue(f"{kind}_server")
     clocks: dict[str, Clock] = {}
 
@@ -591,15 +587,17 @@ def test_errors_before_and_after_every_call(
     for module in (attempt, commit, write_plan):
         monkeypatch.setattr(module, "open_storage", open_with_fault)
 
-    def fail() -> None:
-        raise type(error)(*error.args)
-
     def outcome(step: int) -> str | None:
         """Let one call fail; return what became of the write, None if it has no such step."""
         store = Server(
             url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options
         )
         write(store, OLD)
+        error = ERRORS[(step + (mode == "append")) % 2]
+
+        def fail() -> None:
+            raise type(error)(*error.args)
+
         clock = clocks[f"{store.url}/ds"] = Clock(step, fail)
         try:
             write(store, NEW, mode, threads=1)
