@@ -79,19 +79,19 @@ def publish_first(patch: pytest.MonkeyPatch) -> None:
     """The record comes after what it decides about."""
     decide = commit._decide
 
-    def decide_late(staging: Staging, job: Any, commits: Any) -> bool:
-        planned = commit.plan_commit(job, commits, staging.storage, staging.root)
+    def decide_late(staging: Staging, job_id: str, plan: Any) -> bool:
+        planned = plan()
         if planned is not None:
             for staged, final in planned.record.publish:
                 if staging.storage.stages_by == "rename":
                     # The staged file is needed again for the record.
-                    data = f"{staging.job_folder(job.job_id)}/{staged}"
+                    data = f"{staging.job_folder(job_id)}/{staged}"
                     staging.storage.make_folders(f"{staging.root}/{final}".rpartition("/")[0])
                     copied = staging.storage.read_bytes(data, 1 << 20)
                     staging.storage.write_bytes(f"{staging.root}/{final}", copied)
                 else:
                     staging.storage.publish(staged, f"{staging.root}/{final}")
-        return decide(staging, job, commits) if job.mode != "error" else False
+        return decide(staging, job_id, lambda: planned)
 
     patch.setattr(commit, "_decide", decide_late)
 
@@ -149,9 +149,11 @@ def forgotten_manifest(patch: pytest.MonkeyPatch) -> None:
 )
 def test_defects_are_found(defect: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     defect(monkeypatch)
-    with pytest.raises(WrongError, match=r"seed \d+"):
+    with pytest.raises(WrongError, match=r"seed \d+") as caught:
         for seed in range(1000):
             run_seed(seed)
+    # What it does is wrong, not how it is written.
+    assert isinstance(caught.value.__cause__, WrongError)
 
 
 def written(name: str, mode: str, value: int, begin: int, end: int | None, outcome: str) -> Write:

@@ -433,6 +433,8 @@ class Simulation:
         }
         outside = [path for path in found if not path.startswith(start)]
         outside = [path for path in outside if not start.startswith(f"{path}/")]
+        if "_SUCCESS" not in files:
+            raise WrongError(f"there is no manifest: {sorted(found)}")
         manifest = Manifest.loads(files.pop("_SUCCESS"))
         assert manifest is not None
         if outside or not all(is_data_name(name) for path in files for name in path.split("/")):
