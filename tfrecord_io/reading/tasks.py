@@ -48,8 +48,8 @@ from tfrecord_io.parallel import in_order, raise_once
 from tfrecord_io.plan import ScanFile, ScanOptions, ScanPlan, ScanTask
 from tfrecord_io.reading.boundaries import settled
 from tfrecord_io.reading.frames import Damage, FrameCounter, find_start, walk, walk_skipping
-from tfrecord_io.reading.ranges import Fetch, FirstRange, FirstRanges
-from tfrecord_io.reading.source import MappedFile, OpenFile, Source, range_fetcher
+from tfrecord_io.reading.ranges import Fetch, FirstRanges
+from tfrecord_io.reading.source import MappedFile, OpenFile, range_fetcher
 from tfrecord_io.reading.work import Counting, Decoding, Observing, Work, rows_of_values, shifted
 from tfrecord_io.schema import schema_without_views, wire_schema
 from tfrecord_io.storage import Storage, open_storage
@@ -165,64 +165,39 @@ def _cut(task: ScanTask, cuts: list[int], *, search: bool) -> list[Span]:
 
 
 def run_span(
-    storage: Storage,
-    file: ScanFile,
-    options: ScanOptions,
-    codec: Codec,
-    work: Work,
-    span: Span,
-    *,
-    first: FirstRange | None = None,
-    mapped: MappedFile | None = None,
-    decompress_ahead: bool = False,
-    goes_through: bool = False,
+    opened: OpenFile, options: ScanOptions, codec: Codec, work: Work, span: Span
 ) -> Iterator[Any]:
-    """Give a `Begin`, the items, and an `End`.
-
-    For the last four arguments see `tfrecord_io.reading.source.OpenFile`.
-    """
+    """Give a `Begin`, the items, and an `End`, of a file that is open at the span's start."""
     damage = Damage(keeps_bytes=options.corrupt_column is not None)
-    opened = OpenFile(
-        storage,
-        file,
-        options,
-        start=span.start,
-        stop=span.stop,
-        first=first,
-        mapped=mapped,
-        decompress_ahead=decompress_ahead,
-        goes_through=goes_through,
-    )
-    with opened:
-        source: Source = opened.source
-        start: int | None = span.start
-        if span.search:
-            start = find_start(opened.glanced, codec, span.start, span.stop)
-        yield Begin(offset=start)
-        if start is None:
-            return
-        cursor = work.cursor
-        cursor.seek(offset=start, record=0)
-        steps: Iterator[Damage | None]
-        if options.on_corrupt in ("skip_record", "keep"):
-            steps = walk_skipping(source, cursor, work.advance, codec, damage, stop=span.stop)
-        else:
-            steps = walk(source, cursor, work.advance, stop=span.stop)
-        passed = start
-        try:
-            for more in steps:
-                if more is not None:
-                    yield from work.lose(more)
-                yield from work.items(is_end=False)
-                if cursor.offset - passed >= _SPAN_BYTES and opened.compression is None:
-                    passed = cursor.offset
-                    yield Passed(offset=passed, records=cursor.record)
-        except TFRecordError:
-            # An error in the rows before the damage wins.
-            yield from work.items(is_end=True)
-            raise
+    source = opened.source
+    start: int | None = span.start
+    if span.search:
+        start = find_start(opened.glanced, codec, span.start, span.stop)
+    yield Begin(offset=start)
+    if start is None:
+        return
+    cursor = work.cursor
+    cursor.seek(offset=start, record=0)
+    steps: Iterator[Damage | None]
+    if options.on_corrupt in ("skip_record", "keep"):
+        steps = walk_skipping(source, cursor, work.advance, codec, damage, stop=span.stop)
+    else:
+        steps = walk(source, cursor, work.advance, stop=span.stop)
+    passed = start
+    try:
+        for more in steps:
+            if more is not None:
+                yield from work.lose(more)
+            yield from work.items(is_end=False)
+            if cursor.offset - passed >= _SPAN_BYTES and opened.compression is None:
+                passed = cursor.offset
+                yield Passed(offset=passed, records=cursor.record)
+    except TFRecordError:
+        # An error in the rows before the damage wins.
         yield from work.items(is_end=True)
-        yield End(offset=cursor.offset, records=cursor.record, damage=tuple(damage.ranges))
+        raise
+    yield from work.items(is_end=True)
+    yield End(offset=cursor.offset, records=cursor.record, damage=tuple(damage.ranges))
 
 
 def joined(
@@ -541,26 +516,25 @@ class Runner:
                 # No other frame starts between the two. To look for one takes longer than to read.
                 span = replace(span, start=known[1], search=False)
             work = self._make_work(task.file)
-            storage = self._storages[task.file.location]
             first = None
             if ahead is not None and span.start == task.start:
                 first = ahead.take(task)
-            items = run_span(
-                storage,
+            opened = OpenFile(
+                self._storages[task.file.location],
                 task.file,
                 self._options,
-                self._codec,
-                work,
-                span,
+                start=span.start,
+                stop=span.stop,
                 first=first,
                 mapped=mapped,
                 decompress_ahead=decompress_ahead,
                 goes_through=self._goes_through,
             )
-            for item in items:
-                if isinstance(item, End) and not span.search and span.stop is not None:
-                    known = span.stop, item.offset
-                yield item
+            with opened:
+                for item in run_span(opened, self._options, self._codec, work, span):
+                    if isinstance(item, End) and not span.search and span.stop is not None:
+                        known = span.stop, item.offset
+                    yield item
 
         return run
 
