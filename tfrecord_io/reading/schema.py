@@ -208,15 +208,15 @@ def observe_files(
     progress : callable, optional
         Called with the bytes that are done, and of all.
     """
-    options = plan.options
     done, total = 0, sum(file.size for file in files)
-    if options.on_corrupt == "keep":
+    if plan.options.on_corrupt == "keep":
         # What becomes a row says nothing of the columns.
-        options = replace(options, on_corrupt="skip_record", corrupt_column=None)
+        skipping = replace(plan.options, on_corrupt="skip_record", corrupt_column=None)
+        plan = replace(plan, options=skipping)
     seen = Observation()
     known: set[Hashable] = set()
     tasks = [ScanTask(file=file) for file in files]
-    streams = observing(plan, options).run_all(tasks, threads, note)
+    streams = observing(plan).run_all(tasks, threads, note)
     with contextlib.closing(streams):
         for task, items in zip(tasks, streams, strict=True):
             if progress is not None:
@@ -226,7 +226,7 @@ def observe_files(
                 if isinstance(item, Observed):
                     # Merged one by one: what is held does not grow with the number of files.
                     more = item.observation(known)
-                    seen = merge([seen, more], limits=options.limits)
+                    seen = merge([seen, more], limits=plan.options.limits)
                     known |= more.traits
                 elif tell_damage:
                     warn(item, CorruptDataWarning)

@@ -28,7 +28,7 @@ import contextlib
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -74,7 +74,6 @@ _COLUMN_BYTES = 512
 
 #: Rows of one file that "skip_file" holds before it reads the file twice.
 _HELD_BYTES = 64 * 1024 * 1024
-
 
 #: Works on a span.
 _Run: TypeAlias = "Callable[[Span], Iterator[Any]]"
@@ -135,13 +134,12 @@ def file_spans(
     remote one at the marks of a manifest, if it has any. Everything else is one span.
     """
     whole = [Span(start=task.start, stop=task.end)], None
-    end = task.file.size if task.end is None else task.end
-    size = end - task.start
+    size = task.bytes
     is_local = storage.local_path(task.file.path) is not None
     span_bytes = _SPAN_BYTES if is_local else _REMOTE_SPAN_BYTES
     if size < 2 * span_bytes or options.on_corrupt in ("skip_file", "keep"):
         return whole
-    marks = [mark for mark, _ in task.file.marks if task.start < mark < end]
+    marks = [mark for mark, _ in task.file.marks if task.start < mark < task.start + size]
     if marks and not is_local:
         cuts = [task.start]
         for mark in marks:
@@ -345,10 +343,8 @@ class Runner:
 
     Parameters
     ----------
-    locations, storage_options
-        See `tfrecord_io.plan.ScanPlan`.
-    options : ScanOptions
-        How files are read.
+    plan : ScanPlan
+        Where files are, and how they are read.
     make_work : callable
         Takes a file and returns a new `tfrecord_io.reading.work.Work`.
     goes_through : bool
@@ -360,17 +356,15 @@ class Runner:
 
     def __init__(
         self,
-        locations: Sequence[str],
-        storage_options: Mapping[str, Any],
-        options: ScanOptions,
+        plan: ScanPlan,
         make_work: Callable[[ScanFile], Work],
         *,
         goes_through: bool,
         told: Callable[[ScanTask], Iterator[Any] | None] = lambda task: None,
     ) -> None:
-        self._locations = locations
-        self._storages = [open_storage(url, storage_options)[0] for url in locations]
-        self._options = options
+        self._locations = plan.locations
+        self._storages = [open_storage(url, plan.storage_options)[0] for url in plan.locations]
+        self._options = options = plan.options
         self._codec = get_codec(options.codec)
         self._make_work = make_work
         self._told = told
@@ -492,12 +486,11 @@ class Runner:
 
     def _first_range(self, task: ScanTask) -> tuple[Fetch, int, int] | None:
         file, storage = task.file, self._storages[task.file.location]
-        end = file.size if task.end is None else task.end
-        if storage.local_path(file.path) is not None or end == task.start or task.search:
+        if storage.local_path(file.path) is not None or not task.bytes or task.search:
             return None
         if self._told(task) is not None:
             return None
-        return range_fetcher(storage, file), task.start, end
+        return range_fetcher(storage, file), task.start, task.start + task.bytes
 
     def _span(
         self,
@@ -563,24 +556,17 @@ def decoding(plan: ScanPlan, others: Mapping[str, ScanPlan] | None = None) -> Ru
         is_known = not plan.file_schema.names and plan.options.on_corrupt == "raise" and not others
         return rows_of_values(plan, task) if is_known and task.rows is not None else None
 
-    return Runner(
-        plan.locations,
-        plan.storage_options,
-        plan.options,
-        work,
-        goes_through=not keeps,
-        told=told,
-    )
+    return Runner(plan, work, goes_through=not keeps, told=told)
 
 
-def observing(plan: ScanPlan, options: ScanOptions) -> Runner:
+def observing(plan: ScanPlan) -> Runner:
     """Return what looks at all records of a plan's files; its items are `Observed`."""
-    codec, of_codec = get_codec(options.codec), options.decode_options()
+    codec, of_codec = get_codec(plan.options.codec), plan.options.decode_options()
 
     def work(file: ScanFile) -> Work:
         return Observing(codec.observer(of_codec), file)
 
-    return Runner(plan.locations, plan.storage_options, options, work, goes_through=True)
+    return Runner(plan, work, goes_through=True)
 
 
 def counting(plan: ScanPlan) -> Runner:
@@ -592,7 +578,7 @@ def counting(plan: ScanPlan) -> Runner:
         del file
         return Counting(FrameCounter(codec, options.limits))
 
-    return Runner(plan.locations, plan.storage_options, options, work, goes_through=False)
+    return Runner(plan, work, goes_through=False)
 
 
 def warned(items: Iterable[Any]) -> Iterator[Any]:
