@@ -184,9 +184,8 @@ class FrameCounter:
         self.offset += consumed
         self.record += count
         self.needed = HEADER_BYTES
-        header = memoryview(data)[start + consumed : start + consumed + 8]
         if data.size - start - consumed >= HEADER_BYTES:
-            self.needed = _frame_bytes(header)
+            self.needed = _frame_bytes(data, start + consumed)
 
 
 class PayloadCursor(FrameCounter):
@@ -331,7 +330,7 @@ def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool
     """Return where reading goes on behind a bad frame, and whether that is the file's end."""
     buffer, start = source.window(offset, HEADER_BYTES)
     if _is_header(codec, buffer, start):
-        size = _frame_bytes(memoryview(buffer)[start : start + 8])
+        size = _frame_bytes(buffer, start)
         buffer, start = source.window(offset, size + HEADER_BYTES)
         there = buffer.size - start
         if there == size:
@@ -352,5 +351,7 @@ def _is_header(codec: Codec, buffer: pa.Buffer, position: int) -> bool:
     return True
 
 
-def _frame_bytes(length: memoryview) -> int:
+def _frame_bytes(buffer: pa.Buffer, position: int) -> int:
+    """Return the length of a frame whose header stands in a buffer."""
+    length = memoryview(buffer)[position : position + 8]
     return int.from_bytes(length, "little") + OVERHEAD_BYTES
