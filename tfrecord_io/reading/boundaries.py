@@ -34,21 +34,19 @@ class _Known:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.offsets = [0]
-        self.records = [0]
+        # Offsets and records.
+        self.starts = [(0, 0)]
         self.first: dict[int, tuple[int, int]] = {}
         self.is_compressed = False
 
     def before(self, place: int) -> tuple[int, int]:
         """Return (offset, record) of the last known start at or before a place."""
-        index = bisect.bisect_right(self.offsets, place) - 1
-        return self.offsets[index], self.records[index]
+        index = bisect.bisect_right(self.starts, place, key=lambda start: start[0])
+        return self.starts[index - 1]
 
     def add(self, offset: int, record: int) -> None:
-        index = bisect.bisect_left(self.offsets, offset)
-        if index == len(self.offsets) or self.offsets[index] != offset:
-            self.offsets.insert(index, offset)
-            self.records.insert(index, record)
+        if self.before(offset)[0] != offset:
+            bisect.insort(self.starts, (offset, record))
 
 
 class _Files:
