@@ -23,14 +23,12 @@ from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
     Sink,
-    StagesBy,
+    StagesByRename,
     Tree,
-    Upload,
     as_listed,
     check_names,
     check_version,
     limited,
-    publish_by_rename,
 )
 from tfrecord_io.storage.range_file import open_ranges
 from tfrecord_io.storage.redaction import redact
@@ -61,7 +59,7 @@ _VERSION_MARKS = (
 _TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 
 
-class FsspecStorage:
+class FsspecStorage(StagesByRename):
     """An fsspec file system.
 
     Parameters
@@ -74,7 +72,6 @@ class FsspecStorage:
         What is put before the paths that it tells: "/" where it leaves it out.
     """
 
-    stages_by: StagesBy = "rename"
     concurrency = 8
 
     def __init__(self, filesystem: Any, protocol: str, begin: str = "") -> None:
@@ -284,18 +281,6 @@ class FsspecStorage:
             self._filesystem.rm_file(source)
         else:
             self._filesystem.mv(source, target)
-
-    def publish(self, staged: str, final: str) -> None:  # noqa: D102
-        publish_by_rename(self, staged, final)
-
-    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
-        return []
-
-    def upload_id(self, staged: str) -> str:  # noqa: D102
-        raise NotImplementedError
-
-    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
-        return
 
     def remove(self, path: str) -> None:  # noqa: D102
         with contextlib.suppress(FileNotFoundError):

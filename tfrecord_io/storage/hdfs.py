@@ -25,9 +25,8 @@ from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
     Sink,
-    StagesBy,
+    StagesByRename,
     Tree,
-    Upload,
     as_listed,
     check_length,
     check_names,
@@ -35,7 +34,6 @@ from tfrecord_io.storage.protocol import (
     error_number,
     limited,
     may_not_change,
-    publish_by_rename,
 )
 from tfrecord_io.storage.range_file import open_ranges
 from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
@@ -93,7 +91,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold)
 
 
-class HdfsStorage:
+class HdfsStorage(StagesByRename):
     """An HDFS cluster.
 
     Parameters
@@ -102,7 +100,6 @@ class HdfsStorage:
         Its client makes the calls.
     """
 
-    stages_by: StagesBy = "rename"
     concurrency = 16
 
     def __init__(self, filesystem: Any) -> None:
@@ -345,18 +342,6 @@ class HdfsStorage:
 
     def rename(self, source: str, target: str) -> None:  # noqa: D102
         self._call(lambda: self._client.rename(source, target, True), source)
-
-    def publish(self, staged: str, final: str) -> None:  # noqa: D102
-        publish_by_rename(self, staged, final)
-
-    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
-        return []
-
-    def upload_id(self, staged: str) -> str:  # noqa: D102
-        raise NotImplementedError
-
-    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
-        return
 
     def remove(self, path: str) -> None:  # noqa: D102
         with contextlib.suppress(FileNotFoundError):

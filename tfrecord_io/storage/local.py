@@ -24,15 +24,13 @@ from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
     Sink,
-    StagesBy,
+    StagesByRename,
     Tree,
-    Upload,
     as_listed,
     check_length,
     check_version,
     limited,
     may_not_change,
-    publish_by_rename,
 )
 from tfrecord_io.storage.sending import naming
 
@@ -47,10 +45,9 @@ _REMOVE_TRIES = 20
 _REMOVE_PAUSE_SECONDS = 0.05
 
 
-class LocalStorage:
+class LocalStorage(StagesByRename):
     """Folders of this machine."""
 
-    stages_by: StagesBy = "rename"
     concurrency = 1
 
     def __repr__(self) -> str:
@@ -223,18 +220,6 @@ class LocalStorage:
 
     def rename(self, source: str, target: str) -> None:  # noqa: D102
         Path(source).replace(target)
-
-    def publish(self, staged: str, final: str) -> None:  # noqa: D102
-        publish_by_rename(self, staged, final)
-
-    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
-        return []
-
-    def upload_id(self, staged: str) -> str:  # noqa: D102
-        raise NotImplementedError
-
-    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
-        return
 
     def remove(self, path: str) -> None:  # noqa: D102
         Path(path).unlink(missing_ok=True)

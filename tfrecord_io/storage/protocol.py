@@ -17,7 +17,7 @@ import contextlib
 import errno
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias, cast
 
 from tfrecord_io.errors import (
     CommitStateUnknownError,
@@ -411,6 +411,24 @@ def publish_by_rename(storage: Storage, staged: str, final: str) -> None:
         if not storage.exists(staged) and storage.exists(final):
             return
         raise staged_file_is_gone(storage.url(staged)) from None
+
+
+class StagesByRename:
+    """What stores that stage by renaming have in common, see `Storage`."""
+
+    stages_by: StagesBy = "rename"
+
+    def publish(self, staged: str, final: str) -> None:  # noqa: D102
+        publish_by_rename(cast("Storage", self), staged, final)
+
+    def uploads(self, path: str) -> list[Upload]:  # noqa: D102
+        return []
+
+    def upload_id(self, staged: str) -> str:  # noqa: D102
+        raise NotImplementedError
+
+    def abort_uploads(self, uploads: Iterable[Upload]) -> None:  # noqa: D102
+        return
 
 
 def staged_file_is_gone(url: str) -> CommitStateUnknownError:
