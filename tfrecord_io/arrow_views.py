@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_take import take
-from tfrecord_io.schema import is_any_list
+from tfrecord_io.schema import is_any_list, plain_list
 
 
 def without_views(array: pa.Array) -> pa.Array:
@@ -45,13 +45,10 @@ def without_any_views(array: pa.Array) -> pa.Array:
     items = without_any_views(array.values)
     if items.type == t.value_type:
         return array
-    field = t.value_field.with_type(items.type)
-    if pat.is_fixed_size_list(t):
-        kept = pa.list_(field, t.list_size)
-    else:
-        kept = pa.large_list(field) if pat.is_large_list(t) else pa.list_(field)
     own = array.buffers()[: 1 if pat.is_fixed_size_list(t) else 2]
-    return pa.Array.from_buffers(kept, len(array), own, array.null_count, array.offset, [items])
+    return pa.Array.from_buffers(
+        plain_list(t, items.type), len(array), own, array.null_count, array.offset, [items]
+    )
 
 
 def without_dictionary_views(array: pa.Array) -> pa.Array:
@@ -69,8 +66,5 @@ def _without_dictionary_views(t: pa.DataType) -> pa.DataType:
     if pat.is_dictionary(t) and pat.is_binary_view(t.value_type):
         return pa.dictionary(t.index_type, pa.large_binary(), t.ordered)
     if pat.is_list(t) or pat.is_large_list(t) or pat.is_fixed_size_list(t):
-        item = t.value_field.with_type(_without_dictionary_views(t.value_type))
-        if pat.is_fixed_size_list(t):
-            return pa.list_(item, t.list_size)
-        return pa.list_(item) if pat.is_list(t) else pa.large_list(item)
+        return plain_list(t, _without_dictionary_views(t.value_type))
     return t
