@@ -44,6 +44,12 @@ Map: TypeAlias = Callable[..., Iterable[bytes]]
 #: Bytes of a file that `detect` wants to see.
 HEAD_BYTES = 512
 
+#: The length of a record and its CRC.
+FRAME_HEAD_BYTES = 12
+
+#: What a zstd frame with data begins with.
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
 _SUFFIXES: dict[Compression, str] = {
     "gzip": ".gz",
     "deflate": ".deflate",
@@ -71,7 +77,8 @@ _SYNONYMS: dict[str, Compression | None] = {
     _HADOOP + "snappycodec": "snappy",
     _HADOOP + "lz4codec": "lz4",
 }
-_OTHER_SUFFIXES: dict[str, Compression] = {
+_BY_SUFFIX: dict[str, Compression] = {
+    **{ending: compression for compression, ending in _SUFFIXES.items()},
     ".gzip": "gzip",
     ".zlib": "deflate",
     ".zz": "deflate",
@@ -141,11 +148,7 @@ def suffix(compression: Compression | None) -> str:
 
 def from_suffix(path: str) -> Compression | None:
     """Return the compression that the name of a file tells, or None."""
-    ending = PurePosixPath(path).suffix.lower()
-    for compression, known in _SUFFIXES.items():
-        if ending == known:
-            return compression
-    return _OTHER_SUFFIXES.get(ending)
+    return _BY_SUFFIX.get(PurePosixPath(path).suffix.lower())
 
 
 def detect(head: bytes, path: str) -> Compression | None:
@@ -170,9 +173,7 @@ def detect(head: bytes, path: str) -> Compression | None:
         return "gzip"
     if head[:3] == b"BZh" and head[4:10] in (b"1AY&SY", b"\x17rE8P\x90"):
         return "bzip2"
-    if head.startswith(b"\x28\xb5\x2f\xfd") or (
-        head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50
-    ):
+    if head.startswith(ZSTD_MAGIC) or is_skippable_zstd(head):
         return "zstd"
     if _starts_with_zlib(head):
         return "deflate"
@@ -181,11 +182,16 @@ def detect(head: bytes, path: str) -> Compression | None:
 
 def starts_with_frame(head: bytes) -> bool:
     """Return whether bytes begin with a length and its fitting CRC: those of a plain TFRecord."""
-    if len(head) < 12:
+    if len(head) < FRAME_HEAD_BYTES:
         return False
     crc = crc32c.crc32c(head[:8])
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    return bool(masked == int.from_bytes(head[8:12], "little"))
+    return bool(masked == int.from_bytes(head[8:FRAME_HEAD_BYTES], "little"))
+
+
+def is_skippable_zstd(head: bytes) -> bool:
+    """Return whether bytes begin with the magic number of a zstd frame without data (RFC 8878)."""
+    return head[1:4] == b"\x2a\x4d\x18" and head[0] & 0xF0 == 0x50
 
 
 def _starts_with_zlib(head: bytes) -> bool:

@@ -31,7 +31,13 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tfrecord_io.compression import Compression, starts_with_frame
+from tfrecord_io.compression import (
+    FRAME_HEAD_BYTES,
+    ZSTD_MAGIC,
+    Compression,
+    is_skippable_zstd,
+    starts_with_frame,
+)
 from tfrecord_io.errors import CompressionError, OptionError, TFRecordError
 
 inflating: Any
@@ -41,9 +47,6 @@ except ImportError:
     inflating = zlib
 
 _STEP_BYTES = 1024 * 1024
-
-# A length and its CRC.
-_FRAME_HEAD_BYTES = 12
 
 # What a library is given at once: where it finds damage it keeps back all that it made of it.
 _FEED_BYTES = 16 * 1024
@@ -155,11 +158,11 @@ class _Input:
         )
 
     def _look(self, data: memoryview | bytes) -> None:
-        self._head += bytes(data[: _FRAME_HEAD_BYTES - len(self._head)])
+        self._head += bytes(data[: FRAME_HEAD_BYTES - len(self._head)])
 
     def _plain(self) -> OptionError | None:
         # Nothing is decompressed any more.
-        while len(self._head) < _FRAME_HEAD_BYTES and (data := self._source.read(_STEP_BYTES)):
+        while len(self._head) < FRAME_HEAD_BYTES and (data := self._source.read(_STEP_BYTES)):
             self._look(data)
         if not starts_with_frame(self._head):
             return None
@@ -298,11 +301,11 @@ class _ZstdFrames(_Stepwise):
 
     def _begin(self) -> pa.CompressedInputStream | None:
         while magic := self._taking.exactly(4, or_end=True):
-            if magic == b"\x28\xb5\x2f\xfd":
+            if magic == ZSTD_MAGIC:
                 frame = pa.PythonFile(_ZstdFrame(self._taking), mode="r")
                 self._stream = pa.CompressedInputStream(frame, "zstd")
                 return self._stream
-            if magic[1:] != b"\x2a\x4d\x18" or magic[0] & 0xF0 != 0x50:
+            if not is_skippable_zstd(magic):
                 raise self._taking.damaged("no zstd frame begins here")
             left = int.from_bytes(self._taking.exactly(4), "little")
             while left:
@@ -334,7 +337,7 @@ class _ZstdFrame:
                 "read: compress the file anew, without one"
             )
         self._checksum_bytes = 4 * (descriptor >> 2 & 1)
-        self._ready: bytes = b"\x28\xb5\x2f\xfd" + head + rest
+        self._ready: bytes = ZSTD_MAGIC + head + rest
         self._block_bytes = 0
         self._is_last = False
 
