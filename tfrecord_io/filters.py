@@ -14,11 +14,13 @@ import datetime
 import itertools
 import math
 import numbers
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import reduce
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -66,24 +68,6 @@ class TextValue:
         return self.text if pat.is_null(t) else pa.scalar(self.text).cast(t).as_py()
 
 
-_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": lambda column, value: column == value,
-    "==": lambda column, value: column == value,
-    "!=": lambda column, value: column != value,
-    "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value,
-    ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value,
-    "in": lambda column, value: _is_in(column, list(value)),
-    "not in": lambda column, value: ~_is_in(column, list(value)),
-    "is": lambda column, _: column.is_null(),
-    "is not": lambda column, _: column.is_valid(),
-}
-#: Those that take several values, and none.
-_OF_LISTS = ("in", "not in")
-_OF_NULLS = ("is", "is not")
-
-
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
     found = _is_one_of(column, values)
     zero = next((value for value in values if _is_zero(value)), None)
@@ -106,6 +90,24 @@ def _is_one_of(column: pc.Expression, values: list[Any]) -> pc.Expression:
         return column.isin(values)
     # Values without a type fit columns of some types only.
     return column.is_null() if values else pc.scalar(False)
+
+
+_OPERATORS: dict[str, Callable[[pc.Expression, Any], pc.Expression]] = {
+    "=": eq,
+    "==": eq,
+    "!=": ne,
+    "<": lt,
+    "<=": le,
+    ">": gt,
+    ">=": ge,
+    "in": _is_in,
+    "not in": lambda column, values: ~_is_in(column, values),
+    "is": lambda column, _: column.is_null(),
+    "is not": lambda column, _: column.is_valid(),
+}
+#: Those that take several values, in a list, and none.
+_OF_LISTS = ("in", "not in")
+_OF_NULLS = ("is", "is not")
 
 
 def _is_whole(value: Any) -> bool:
@@ -224,6 +226,7 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
 
 
 def _typed(value: Any, t: pa.DataType) -> Any:
+    """Return a value with what was text in the column's type, and several values as a list."""
     if isinstance(value, set | frozenset):
         # Of equal sets of texts the order hangs on the process; what is named by filters must not.
         value = sorted(value, key=repr)
@@ -233,7 +236,7 @@ def _typed(value: Any, t: pa.DataType) -> Any:
 
 
 def _widened(value: Any) -> Any:
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, list):
         return [*map(_widened, value)]
     return float(value) if isinstance(value, np.float16) else value
 
@@ -247,7 +250,7 @@ def _in_zone(operator: str, value: Any, t: pa.DataType) -> Any:
 
     Arrow (26.0.1) compares no times of two zones.
     """
-    times = list(value) if operator in _OF_LISTS else [value]
+    times = value if operator in _OF_LISTS else [value]
     there = [time for time in times if time is not None]
     if not all(isinstance(time, datetime.datetime) and time.tzinfo for time in there):
         return value
@@ -383,14 +386,12 @@ def _columns_of_expression(filter_expression: pc.Expression, schema: pa.Schema) 
     # ends in one that it needs; with that one put in front, look for the next.
     needed: list[int] = []
     while not _binds(filter_expression, schema, needed):
-        low, high = 0, len(schema)
-        while low < high:
-            middle = (low + high) // 2
-            if _binds(filter_expression, schema, [*needed, *range(middle)]):
-                high = middle
-            else:
-                low = middle + 1
-        needed.append(low - 1)
+        shortest = bisect_left(
+            range(len(schema)),
+            True,
+            key=lambda count: _binds(filter_expression, schema, [*needed, *range(count)]),
+        )
+        needed.append(shortest - 1)
     return [schema.field(index).name for index in sorted(needed)]
 
 
