@@ -290,19 +290,18 @@ def cast_partition_values(
         ) from error
 
 
-def _value_type(t: pa.DataType) -> pa.DataType:
-    return t.value_type if pat.is_dictionary(t) else t
+#: What all texts of a kind of type look like.
+_PATTERNS = {
+    pat.is_integer: _INT,
+    pat.is_boolean: re.compile("true|false", re.IGNORECASE),
+    pat.is_date: _DATE,
+    pat.is_null: re.compile("(?!)"),
+}
 
 
 def _check_text(name: str, text: str, t: pa.DataType) -> None:
-    t = _value_type(t)
-    patterns = {
-        pat.is_integer: _INT,
-        pat.is_boolean: re.compile("true|false", re.IGNORECASE),
-        pat.is_date: _DATE,
-        pat.is_null: re.compile("(?!)"),
-    }
-    for is_kind, pattern in patterns.items():
+    t = t.value_type if pat.is_dictionary(t) else t
+    for is_kind, pattern in _PATTERNS.items():
         if is_kind(t) and not pattern.fullmatch(text):
             raise LayoutError(
                 f"the folder value {text!r} of partition column {name!r} is not of type {t}; give "
@@ -350,21 +349,7 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
     if pat.is_timestamp(t):
         naive = pa.array([None if x is None else x.removesuffix("Z") for x in texts], pa.string())
         stamps = _stamps(naive, t.unit)
-        if t.tz is None:
-            return stamps
-        if time_zone == "UTC":
-            # No machine needs to know zones for this one.
-            return stamps.cast(pa.int64()).cast(t)
-        try:
-            zoned = pc.assume_timezone(
-                stamps, time_zone, ambiguous="earliest", nonexistent="earliest"
-            )
-        except pa.ArrowInvalid:
-            raise no_time_zone(time_zone) from None
-        # As Java tells times that clocks left out: by the offset that they had before.
-        utc = zoned.cast(pa.int64())
-        offsets = pc.subtract_checked(pc.local_timestamp(zoned).cast(pa.int64()), utc)
-        return pc.subtract_checked(stamps.cast(pa.int64()), offsets).cast(t)
+        return stamps if t.tz is None else _instants(stamps, t, time_zone)
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 
 
@@ -380,6 +365,21 @@ def _stamps(texts: pa.Array, unit: str) -> pa.Array:
     later = pc.if_else(is_first, pc.replace_substring(texts, ":43.", ":44."), texts).cast(t)
     moved = pc.if_else(is_first, pa.scalar(10**9), pa.scalar(0))
     return pc.subtract_checked(later.cast(pa.int64()), moved).cast(t)
+
+
+def _instants(stamps: pa.Array, t: pa.DataType, time_zone: str) -> pa.Array:
+    """Return the instants, of a type with a zone, at which the clocks of a zone tell times."""
+    if time_zone == "UTC":
+        # No machine needs to know zones for this one.
+        return stamps.cast(pa.int64()).cast(t)
+    try:
+        zoned = pc.assume_timezone(stamps, time_zone, ambiguous="earliest", nonexistent="earliest")
+    except pa.ArrowInvalid:
+        raise no_time_zone(time_zone) from None
+    # As Java tells times that clocks left out: by the offset that they had before.
+    utc = zoned.cast(pa.int64())
+    offsets = pc.subtract_checked(pc.local_timestamp(zoned).cast(pa.int64()), utc)
+    return pc.subtract_checked(stamps.cast(pa.int64()), offsets).cast(t)
 
 
 def _parse_double(text: str) -> float:
