@@ -170,9 +170,9 @@ def verify(
     manifests = [manifest for one in parts for manifest in one.manifests.values()]
     record_type = _record_type(manifests, record_type)
     options = replace(plan.options, record_type=record_type, on_corrupt="skip_record")
+    plan = replace(plan, options=options)
     total = sum(task.file.size for task in plan.tasks)
     done = records = 0
-    plan = replace(plan, options=options)
     described: dict[str, ManifestFile] = {}
     held: dict[str, ScanPlan] = {}
     for one in parts:
@@ -192,7 +192,7 @@ def verify(
             faults.append(Fault(path=url, what=what))
         faults += found
         records += rows
-        done += task.file.size
+        done += size
         if progress is not None:
             progress(done, total)
     return VerifyReport(
