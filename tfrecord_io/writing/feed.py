@@ -125,22 +125,27 @@ class Feeder:
         The first error of a task (by the order of the tasks), or that of `batches`, is raised when
         no task runs any more.
         """
-        futures: list[Future[TaskCommit]] = []
         with (
             ThreadPoolExecutor(self._threads, "tfrecord-io-compress") as pieces,
             ThreadPoolExecutor(self._threads, "tfrecord-io-write") as pool,
         ):
             write = functools.partial(write_task, self._job, map_pieces=pieces.map)
-            self._feed(batches, pool, write, futures)
+
+            def begin(index: int, rows: _TaskRows) -> Future[TaskCommit]:
+                future = pool.submit(write, index, rows, row_offset=index * self._rows_per_task)
+                future.add_done_callback(self._stop_on_failure)
+                return future
+
+            futures = self._feed(batches, begin)
         return [future.result() for future in futures]
 
     def _feed(
         self,
         batches: Iterable[pa.RecordBatch],
-        pool: ThreadPoolExecutor,
-        write: Callable[..., TaskCommit],
-        futures: list[Future[TaskCommit]],
-    ) -> None:
+        begin: Callable[[int, _TaskRows], Future[TaskCommit]],
+    ) -> list[Future[TaskCommit]]:
+        """Begin tasks one after the other, give them the rows, and wait for them."""
+        futures: list[Future[TaskCommit]] = []
         rows: _TaskRows | None = None
         room = 0
         try:
@@ -150,12 +155,12 @@ class Feeder:
                     if rows is None:
                         # Known before its task begins, which waits for its end whatever happens.
                         rows, room = _TaskRows(self._budget), self._rows_per_task
-                        self._begin_task(pool, write, futures, rows)
+                        futures.append(begin(len(futures), rows))
                     part = batch.slice(start, room)
                     if not rows.put(part):
                         rows.cancel()
                         _cancel_waiting(futures)
-                        return
+                        return futures
                     start += part.num_rows
                     room -= part.num_rows
                     if not room:
@@ -172,18 +177,7 @@ class Feeder:
             if rows is not None:
                 rows.cancel()
             raise
-
-    def _begin_task(
-        self,
-        pool: ThreadPoolExecutor,
-        write: Callable[..., TaskCommit],
-        futures: list[Future[TaskCommit]],
-        rows: _TaskRows,
-    ) -> None:
-        index = len(futures)
-        future = pool.submit(write, index, rows, row_offset=index * self._rows_per_task)
-        future.add_done_callback(self._stop_on_failure)
-        futures.append(future)
+        return futures
 
     def _stop_on_failure(self, future: Future[TaskCommit]) -> None:
         if not future.cancelled() and future.exception() is not None:
