@@ -179,10 +179,6 @@ class _Attempt:
                     feature=name,
                 )
 
-    def _make_folder(self) -> None:
-        with self._telling_of_aborts():
-            self._storage.make_folder(self._folder)
-
     @contextlib.contextmanager
     def _telling_of_aborts(self) -> Iterator[None]:
         try:
@@ -216,13 +212,15 @@ class _Attempt:
         folder.file_index += 1
         folder.rows = 0
         if not self._sinks:
-            self._make_folder()
-        staged = f"{self._job_folder}/{self._name}/{len(self._sinks):06d}"
-        index = self._task_index + self._job.first_task_index
-        final = format_part_path(path, index, folder.file_index, self._format.extension)
-        final, note = f"{self._root}/{final}", None
+            with self._telling_of_aborts():
+                self._storage.make_folder(self._folder)
+        staged = f"{self._folder}/{len(self._sinks):06d}"
         if self._job.file is not None:
             final, note = self._job.file, note_path(self._root, self._name)
+        else:
+            index = self._task_index + self._job.first_task_index
+            part = format_part_path(path, index, folder.file_index, self._format.extension)
+            final, note = f"{self._root}/{part}", None
         folder.sink = self._storage.create_sink(staged, final, note)
         self._sinks.append(folder.sink)
         folder.writer = self._format.open(folder.sink)
