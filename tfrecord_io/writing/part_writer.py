@@ -6,6 +6,7 @@ leaves to a `FileFormat`.
 
 from __future__ import annotations
 
+import bisect
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -154,7 +155,10 @@ class _PlainWriter:
     def _mark(self, offsets: pa.UInt64Array) -> None:
         begin, rows = self._sink.size, len(offsets) - 1
         while rows and begin + offsets[rows - 1].as_py() >= self._next_mark:
-            row = _first_at_least(offsets, self._next_mark - begin)
+            # The first that starts there or behind it.
+            row = bisect.bisect_left(
+                range(rows), self._next_mark - begin, key=lambda row: offsets[row].as_py()
+            )
             offset = begin + offsets[row].as_py()
             self._marks.append((offset, self._rows + row))
             self._next_mark = (offset // SPLIT_BYTES + 1) * SPLIT_BYTES
@@ -186,14 +190,3 @@ class _CompressedWriter:
         self._sink.write(self._stream.flush())
         staged = self._sink.close()
         return WrittenFile(staged=staged, rows=self._rows, bytes=self._sink.size)
-
-
-def _first_at_least(offsets: pa.UInt64Array, least: int) -> int:
-    low, high = 0, len(offsets) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if offsets[middle].as_py() < least:
-            low = middle + 1
-        else:
-            high = middle
-    return low
