@@ -32,7 +32,8 @@ _SYNONYMS = {"s3a": "s3", "s3n": "s3", "local": "file"}
 
 #: What brings the usual stores; before that, fsspec knows nothing of "abfss".
 _PACKAGES = {
-    **{protocol: f"tfrecord-io[{protocol}]" for protocol in ("s3", "hdfs")},
+    "s3": "tfrecord-io[s3]",
+    "hdfs": "tfrecord-io[hdfs]",
     **dict.fromkeys(("gs", "gcs"), "gcsfs"),
     **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
 }
@@ -103,23 +104,7 @@ def open_storage(
     protocol = _protocol(text)
     is_chain = _CHAIN.match(text) is not None
     if protocol == "file" and not is_chain:
-        if match:
-            host, slash, below = text[match.end() :].partition("/")
-            if host.lower() not in ("", "localhost") or not slash:
-                raise OptionError(
-                    f"{redact(text)} names a file of the host {host.rpartition('@')[2]!r}, and "
-                    "only files of this machine are read and written: give a path, or a URL with "
-                    "three slashes, file:///folder"
-                )
-            text = f"/{below}"
-        # Not pathlib's, which takes ./~ for ~.
-        expanded = os.path.expanduser(text)  # noqa: PTH111
-        if text[0] == "~" and expanded == text:
-            raise OptionError(
-                f"{text} begins with the home folder of a user whom this machine does not know; "
-                f"write ./{text} for a path of that name"
-            )
-        return LocalStorage(), str(Path(os.path.abspath(expanded)))  # noqa: PTH100
+        return LocalStorage(), _local_path(text, match)
     if match:
         text = f"{protocol}://{text[match.end() :]}"
         if "::" in text and not is_chain:
@@ -168,6 +153,27 @@ def has_query(url: str) -> bool:
     (True, True, False)
     """
     return _WITH_QUERY.match(url) is not None
+
+
+def _local_path(text: str, match: re.Match[str] | None) -> str:
+    """Return the absolute path of a path or, where `_URL` matches, of a URL of this machine."""
+    if match:
+        host, slash, below = text[match.end() :].partition("/")
+        if host.lower() not in ("", "localhost") or not slash:
+            raise OptionError(
+                f"{redact(text)} names a file of the host {host.rpartition('@')[2]!r}, and only "
+                "files of this machine are read and written: give a path, or a URL with three "
+                "slashes, file:///folder"
+            )
+        text = f"/{below}"
+    # Not pathlib's, which takes ./~ for ~.
+    expanded = os.path.expanduser(text)  # noqa: PTH111
+    if text[0] == "~" and expanded == text:
+        raise OptionError(
+            f"{text} begins with the home folder of a user whom this machine does not know; write "
+            f"./{text} for a path of that name"
+        )
+    return str(Path(os.path.abspath(expanded)))  # noqa: PTH100
 
 
 def _check_bucket(url: str) -> None:
@@ -260,6 +266,11 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
             f"{redact(url)} cannot be opened: {error}; write hdfs://host:port/path, or let "
             "HADOOP_CONF_DIR name the folder of the configuration that knows the host"
         ) from error
+    return _storage_of(filesystem, path, url)
+
+
+def _storage_of(filesystem: Any, path: Any, url: str) -> tuple[Storage, str]:
+    """Return the storage of a file system, and the path in it of what fsspec found for a URL."""
     inner = str(path).rstrip("/") or "/"
     # The file system that was found decides: of a chained URL it is the outermost.
     kind = filesystem.protocol if isinstance(filesystem.protocol, str) else filesystem.protocol[0]
