@@ -16,7 +16,6 @@ before the record leaves the target, and the folder it is in, as they were.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from tfrecord_io.manifest import MANIFEST_NAME
 from tfrecord_io.options import flag
 from tfrecord_io.plan import CleanResult, StagedFile, TaskCommit, WriteJob, WriteResult
 from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.storage.protocol import not_found
 
 #: How often carrying out a decided commit is tried before its end is left to others.
 _PUBLISH_TRIES = 3
@@ -313,7 +313,7 @@ def clean(
         parent, _, name = behind_link(storage, root).rpartition("/")
         beside = _clean_files(storage, parent or "/", name, stale_after, dry_run)
     if beside == found == CleanResult() and not storage.exists(root):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), storage.url(root))
+        raise not_found(storage.url(root))
     forgotten = _forget_missing(Staging(storage, root), dry_run) if forget_missing else ()
     return replace(
         found,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,7 +27,9 @@ from tfrecord_io.storage.protocol import (
     as_listed,
     check_names,
     check_version,
+    is_a_folder,
     limited,
+    not_found,
 )
 from tfrecord_io.storage.range_file import open_ranges
 from tfrecord_io.storage.redaction import redact
@@ -104,7 +105,7 @@ class FsspecStorage(StagesByRename):
         with _answers(self.url(path)):
             found = self._filesystem.find(path, detail=True)
         if not found and not self._filesystem.exists(path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+            raise not_found(self.url(path))
         infos = []
         for name, details in found.items():
             below = name.removeprefix(path).strip("/")
@@ -117,15 +118,13 @@ class FsspecStorage(StagesByRename):
             details = self._filesystem.info(path)
         except FileNotFoundError:
             # Its own text may have the password in the URL.
-            raise FileNotFoundError(
-                errno.ENOENT, os.strerror(errno.ENOENT), self.url(path)
-            ) from None
+            raise not_found(self.url(path)) from None
         if details["type"] == "directory":
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
+            raise is_a_folder(self.url(path))
         if details.get("size") is None:
             if details.get("mimetype") == "text/html":
                 # Such a page, made when it is asked for.
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+                raise not_found(self.url(path))
             raise OSError(
                 errno.EIO,
                 "the server does not tell the file's size: fetch it, and read the copy",
@@ -150,8 +149,7 @@ class FsspecStorage(StagesByRename):
         self._filesystem.invalidate_cache()
         with as_listed(self.url(path), version):
             info = self.info(path)
-        if version is not None:
-            check_version(self.url(path), version, info.version)
+        check_version(self.url(path), version, info.version)
 
         # Not the file system's own files: those of some share one position.
         def read(start: int, end: int) -> bytes:
@@ -184,14 +182,12 @@ class FsspecStorage(StagesByRename):
             opened = self._filesystem.open(path, "rb")
         except KeyError as error:
             # Of zip archives, up to fsspec 2026.7.
-            raise FileNotFoundError(
-                errno.ENOENT, os.strerror(errno.ENOENT), self.url(path)
-            ) from error
+            raise not_found(self.url(path)) from error
         with opened as file, _answers(self.url(path)):
             data = limited(file.read(limit + 1), limit, self.url(path))
         if self._protocol in _OF_WEB and data.lstrip()[:1] == b"<":
             # A page in the place of what is not there. Nothing that is read so is HTML.
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+            raise not_found(self.url(path))
         return data
 
     def local_path(self, path: str) -> str | None:  # noqa: D102
@@ -230,12 +226,12 @@ class FsspecStorage(StagesByRename):
             with contextlib.suppress(FileNotFoundError, NotImplementedError):
                 times.append(float(self._filesystem.modified(one).timestamp()))
         if not times:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+            raise not_found(self.url(path))
         return max(0.0, time.time() - max(times))
 
     def make_folder(self, path: str) -> None:  # noqa: D102
         if not self.is_folder(path.rpartition("/")[0] or "/"):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+            raise not_found(self.url(path))
         self._filesystem.mkdir(path, create_parents=False)
 
     def make_folders(self, path: str) -> None:  # noqa: D102
@@ -258,12 +254,12 @@ class FsspecStorage(StagesByRename):
     def _check_parent(self, path: str) -> None:
         parent = path.rpartition("/")[0]
         if not self.is_folder(parent):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(parent))
+            raise not_found(self.url(parent))
 
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
         for folder in (path.rpartition("/")[0], scratch):
             if not self.is_folder(folder):
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(folder))
+                raise not_found(self.url(folder))
         try:
             self._filesystem.pipe_file(path, data, mode="create")
         except FileExistsError:

@@ -32,6 +32,7 @@ from tfrecord_io.storage.protocol import (
     check_names,
     check_version,
     error_number,
+    is_a_folder,
     limited,
     may_not_change,
 )
@@ -171,7 +172,7 @@ class HdfsStorage(StagesByRename):
     def info(self, path: str) -> FileInfo:  # noqa: D102
         status = self._status(path)
         if status.isdir:
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
+            raise is_a_folder(self.url(path))
         return _info(status.path, status)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
@@ -190,8 +191,7 @@ class HdfsStorage(StagesByRename):
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         with as_listed(self.url(path), version):
             info = self.info(path)
-        if version is not None:
-            check_version(self.url(path), version, info.version)
+        check_version(self.url(path), version, info.version)
 
         def read(start: int, end: int) -> bytes:
             return self.read_range(path, start, end, info.version)

@@ -29,8 +29,10 @@ from tfrecord_io.storage.protocol import (
     as_listed,
     check_length,
     check_version,
+    is_a_folder,
     limited,
     may_not_change,
+    not_found,
 )
 from tfrecord_io.storage.sending import naming
 
@@ -74,7 +76,7 @@ class LocalStorage(StagesByRename):
     def info(self, path: str) -> FileInfo:  # noqa: D102
         status = os.stat(path)  # noqa: PTH116
         if stat.S_ISDIR(status.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise is_a_folder(path)
         return _file_info(path, status)
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
@@ -89,8 +91,7 @@ class LocalStorage(StagesByRename):
             file = open(path, "rb", buffering=0, opener=_at_once)  # noqa: SIM115
         try:
             info = _file_info(path, os.fstat(file.fileno()))
-            if version is not None:
-                check_version(path, version, info.version)
+            check_version(path, version, info.version)
         except BaseException:
             file.close()
             raise
@@ -103,8 +104,7 @@ class LocalStorage(StagesByRename):
             descriptor = _at_once(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             info = _file_info(path, os.fstat(descriptor))
-            if version is not None:
-                check_version(path, version, info.version)
+            check_version(path, version, info.version)
             return os.pread(descriptor, end - start, start)
         finally:
             os.close(descriptor)
@@ -137,7 +137,7 @@ class LocalStorage(StagesByRename):
         folders: list[str] = []
         pending = [""]
         if not self.is_folder(path):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+            raise not_found(path)
         while pending:
             prefix = pending.pop()
             for entry in _scan(f"{path}/{prefix}"):

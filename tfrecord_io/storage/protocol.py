@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeAlias, cast
@@ -365,6 +366,16 @@ def check_length(url: str, length: int, most: int) -> None:
         )
 
 
+def not_found(url: str) -> FileNotFoundError:
+    """Return the error of a file or folder that is not there."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), url)
+
+
+def is_a_folder(url: str) -> IsADirectoryError:
+    """Return the error of a folder where a file is asked for."""
+    return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), url)
+
+
 def may_not_change(url: str) -> PermissionError:
     """Return the error of a commit that must change a folder, or what is in it, and may not."""
     return PermissionError(
@@ -375,11 +386,11 @@ def may_not_change(url: str) -> PermissionError:
     )
 
 
-def check_version(path: str, expected: str, found: str) -> None:
-    """Raise `DatasetChangedError` unless a file is the one that was listed."""
-    if found != expected:
+def check_version(url: str, expected: str | None, found: str) -> None:
+    """Raise `DatasetChangedError` unless a file is the one that was listed, if one was."""
+    if expected not in (None, found):
         raise DatasetChangedError(
-            "the file was replaced since it was listed; read the data set again", path=path
+            "the file was replaced since it was listed; read the data set again", path=url
         )
 
 

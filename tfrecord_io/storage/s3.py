@@ -43,8 +43,10 @@ from tfrecord_io.storage.protocol import (
     check_names,
     check_version,
     error_number,
+    is_a_folder,
     limited,
     may_not_change,
+    not_found,
     staged_file_is_gone,
 )
 from tfrecord_io.storage.range_file import open_ranges
@@ -145,14 +147,13 @@ class S3Storage:
             arguments["ContinuationToken"] = page["NextContinuationToken"]
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
-        is_folder = IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(path))
         if not _key(path):
-            raise is_folder
+            raise is_a_folder(self.url(path))
         try:
             head = self._call("head_object", path)
         except (FileNotFoundError, PermissionError):
             if self.is_folder(path):
-                raise is_folder from None
+                raise is_a_folder(self.url(path)) from None
             raise
         return _info(path, head["ContentLength"], head)
 
@@ -177,8 +178,7 @@ class S3Storage:
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         with as_listed(self.url(path), version):
             info = self.info(path)
-        if version is not None:
-            check_version(self.url(path), version, info.version)
+        check_version(self.url(path), version, info.version)
 
         def read(start: int, end: int) -> bytes | memoryview:
             return self.read_range(path, start, end, info.version)
@@ -250,7 +250,7 @@ class S3Storage:
                     changed = item["LastModified"].timestamp()
                     newest = changed if newest is None else max(newest, changed)
         if newest is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(path))
+            raise not_found(self.url(path))
         return max(0.0, time.time() - float(newest))
 
     # --- changing ---------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ class S3Storage:
 
     def _check_marker(self, folder: str) -> None:
         if self._head(f"{folder}/{MARKER}") is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self.url(folder))
+            raise not_found(self.url(folder))
 
     def make_folders(self, path: str) -> None:  # noqa: D102
         try:
@@ -289,7 +289,7 @@ class S3Storage:
         self, path: str, final: str, note: str | None = None
     ) -> Sink:
         if not _key(final):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.url(final))
+            raise is_a_folder(self.url(final))
         attempt = None if path == final else path.rpartition("/")[0]
         return RemoteSink(self._spool, lambda: _PartsUpload(self, final, attempt, note))
 
