@@ -31,7 +31,7 @@ from tfrecord_io.storage.protocol import (
     limited,
     not_found,
 )
-from tfrecord_io.storage.range_file import open_ranges
+from tfrecord_io.storage.range_file import open_by_ranges
 from tfrecord_io.storage.redaction import redact
 from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 
@@ -147,15 +147,8 @@ class FsspecStorage(StagesByRename):
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         self._filesystem.invalidate_cache()
-        with as_listed(self.url(path), version):
-            info = self.info(path)
-        check_version(self.url(path), version, info.version)
-
         # Not the file system's own files: those of some share one position.
-        def read(start: int, end: int) -> bytes:
-            return self.read_range(path, start, end)
-
-        return open_ranges(read, info.size)
+        return open_by_ranges(self, path, version, checks_each=False)
 
     def read_range(  # noqa: D102
         self, path: str, start: int, end: int, version: str | None = None
@@ -248,18 +241,16 @@ class FsspecStorage(StagesByRename):
         return RemoteSink(self._spool, lambda: _Stream(self, path))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
-        self._check_parent(path)
+        self._check_folder(path.rpartition("/")[0])
         self._filesystem.pipe_file(path, data)
 
-    def _check_parent(self, path: str) -> None:
-        parent = path.rpartition("/")[0]
-        if not self.is_folder(parent):
-            raise not_found(self.url(parent))
+    def _check_folder(self, path: str) -> None:
+        if not self.is_folder(path):
+            raise not_found(self.url(path))
 
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
-        for folder in (path.rpartition("/")[0], scratch):
-            if not self.is_folder(folder):
-                raise not_found(self.url(folder))
+        self._check_folder(path.rpartition("/")[0])
+        self._check_folder(scratch)
         try:
             self._filesystem.pipe_file(path, data, mode="create")
         except FileExistsError:
@@ -319,7 +310,7 @@ class _Stream:
     """A file that is written front to back."""
 
     def __init__(self, storage: FsspecStorage, path: str) -> None:
-        storage._check_parent(path)
+        storage._check_folder(path.rpartition("/")[0])
         self._path = path
         self._file = storage._filesystem.open(path, "wb")
 
@@ -346,11 +337,11 @@ def _answers(url: str) -> Iterator[None]:
     """
     try:
         yield
+    except OSError:
+        raise
     except Exception as error:
         status = getattr(error, "status", None)
         number = errno.EACCES if status in (401, 403) else errno.EIO
-        if isinstance(error, OSError):
-            raise
         if isinstance(status, int):
             what = f"the server answers {status} {getattr(error, 'message', '')}"
         elif type(error).__module__.partition(".")[0] == "aiohttp":

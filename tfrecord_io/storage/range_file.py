@@ -6,21 +6,34 @@ import io
 from collections.abc import Callable
 from typing import Any, BinaryIO, cast
 
+from tfrecord_io.storage.protocol import Storage, as_listed, check_version
+
 #: Read at once where less is asked for.
 _BUFFER_BYTES = 1024 * 1024
 
 
-def open_ranges(read: Callable[[int, int], bytes | memoryview], size: int) -> BinaryIO:
-    """Return a file whose bytes come from `read`.
+def open_by_ranges(
+    storage: Storage, path: str, version: str | None, *, checks_each: bool = True
+) -> BinaryIO:
+    """Carry out `Storage.open_read` by `Storage.read_range`.
 
     Parameters
     ----------
-    read : callable
-        Returns the bytes from a start up to an end.
-    size : int
-        Length of the file in bytes.
+    storage : Storage
+        Where the file is.
+    path, version
+        See `Storage.open_read`.
+    checks_each : bool
+        Whether each range is held to the version that the file has now.
     """
-    return cast("BinaryIO", io.BufferedReader(_RangeFile(read, size), _BUFFER_BYTES))
+    with as_listed(storage.url(path), version):
+        info = storage.info(path)
+    check_version(storage.url(path), version, info.version)
+
+    def read(start: int, end: int) -> bytes | memoryview:
+        return storage.read_range(path, start, end, info.version if checks_each else None)
+
+    return cast("BinaryIO", io.BufferedReader(_RangeFile(read, info.size), _BUFFER_BYTES))
 
 
 class _RangeFile(io.RawIOBase):

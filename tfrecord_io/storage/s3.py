@@ -49,7 +49,7 @@ from tfrecord_io.storage.protocol import (
     not_found,
     staged_file_is_gone,
 )
-from tfrecord_io.storage.range_file import open_ranges
+from tfrecord_io.storage.range_file import open_by_ranges
 from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 from tfrecord_io.storage.sending import in_flight
 
@@ -176,14 +176,7 @@ class S3Storage:
             return None
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
-        with as_listed(self.url(path), version):
-            info = self.info(path)
-        check_version(self.url(path), version, info.version)
-
-        def read(start: int, end: int) -> bytes | memoryview:
-            return self.read_range(path, start, end, info.version)
-
-        return open_ranges(read, info.size)
+        return open_by_ranges(self, path, version)
 
     def read_range(  # noqa: D102
         self, path: str, start: int, end: int, version: str | None = None
