@@ -25,7 +25,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -555,16 +555,15 @@ def _without_login(error: BaseException) -> BaseException | None:
     return error if link is None else None
 
 
-class _Ticket:
+class _Ticket(NamedTuple):
     """What completes an upload, as text; of each part its ETag, and checksums."""
 
-    def __init__(self, upload_id: str, mark: str, parts: list[dict[str, str]]) -> None:
-        self.upload_id = upload_id
-        self.mark = mark
-        self.parts = parts
+    upload_id: str
+    mark: str
+    parts: list[dict[str, str]]
 
     def dumps(self) -> str:
-        return json.dumps([self.upload_id, self.mark, self.parts])
+        return json.dumps(self)
 
     @staticmethod
     def loads(text: str, url: str) -> _Ticket:
