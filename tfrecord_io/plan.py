@@ -300,6 +300,11 @@ class ScanFile(NamedTuple):
     marks: tuple[tuple[int, int], ...] = ()
     modified: float | None = None
 
+    @property
+    def key(self) -> tuple[int, str]:
+        """What tells the file from the others of its plan."""
+        return self.location, self.path
+
     def identity(self, locations: Sequence[str]) -> tuple[str, ...]:
         """Return what tells the file from every other one, given the `ScanPlan.locations`.
 

@@ -210,7 +210,7 @@ class _Looking:
         types: dict[str, pa.DataType] = {}
         seen_in: dict[str, str] = {}
         for file in files:
-            schema = self._looks[file.location, file.path].schema
+            schema = self._looks[file.key].schema
             refuse_twins(schema.names, schema.names, file.url)
             for field in schema:
                 before = types.get(field.name)
@@ -230,22 +230,22 @@ class _Looking:
         """Give the pieces of the files that a plan reads."""
         self._look_at(scan, [task.file for task in scan.tasks], scan.file_schema)
         for task in scan.tasks:
-            key = task.file.location, task.file.path
-            for piece in self._looks[key].pieces:
+            is_inferred = task.file.key in self._inferred
+            for piece in self._looks[task.file.key].pieces:
                 yield SourcePiece(
-                    task=task, piece=piece, bytes=piece.bytes, is_inferred=key in self._inferred
+                    task=task, piece=piece, bytes=piece.bytes, is_inferred=is_inferred
                 )
 
     def _look_at(self, scan: ScanPlan, files: Sequence[ScanFile], schema: pa.Schema | None) -> None:
         storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
-        new = [file for file in files if (file.location, file.path) not in self._looks]
+        new = [file for file in files if file.key not in self._looks]
 
         def look(file: ScanFile) -> Look:
             opened = InputFile(storages[file.location], file)
             return self.file_format.look(opened, schema)
 
         for file, found in zip(new, each(look, new, _LOOKING_THREADS), strict=True):
-            self._looks[file.location, file.path] = found
+            self._looks[file.key] = found
 
 
 def _joined_type(before: pa.DataType, now: pa.DataType) -> pa.DataType | None:

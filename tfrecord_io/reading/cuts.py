@@ -71,11 +71,11 @@ class Starts:
 
     def note(self, task: ScanTask, offset: int, record: int) -> None:
         """See `tfrecord_io.reading.tasks.Note`."""
-        self._seen.setdefault((task.file.location, task.file.path), []).append((offset, record))
+        self._seen.setdefault(task.file.key, []).append((offset, record))
 
     def describe(self, file: ScanFile) -> ScanFile:
         """Return a file with its rows and marks as a manifest would have them."""
-        seen = self._seen.get((file.location, file.path))
+        seen = self._seen.get(file.key)
         if not seen:
             return file
         # The last one is the end of the file, if its bytes are what it stores.
