@@ -307,7 +307,7 @@ def is_nulls_of(t: pa.DataType, other: pa.DataType) -> bool:
     )
 
 
-def holds_integers_of(t: pa.DataType, other: pa.DataType) -> bool:
+def _holds_integers_of(t: pa.DataType, other: pa.DataType) -> bool:
     """Return whether all records of one type of integers, or of lists of them, are of another.
 
     Those of `other` are of `t`: of ``int64`` even those of ``uint64``, since no record has a value
@@ -319,6 +319,11 @@ def holds_integers_of(t: pa.DataType, other: pa.DataType) -> bool:
     signs = pat.is_signed_integer(leaf), pat.is_signed_integer(added)
     bits = leaf.bit_width - signs[0], added.bit_width - signs[1]
     return bool(leaf == pa.int64() or (bits[0] >= bits[1] and signs[0] >= signs[1]))
+
+
+def holds_records_of(t: pa.DataType, other: pa.DataType) -> bool:
+    """Return whether all records of a column of one type, `other`, are records of one of `t`."""
+    return bool(t == other or is_nulls_of(other, t) or _holds_integers_of(t, other))
 
 
 def without_bounds(schema: pa.Schema) -> pa.Schema:

@@ -31,7 +31,7 @@ from tfrecord_io.layout import (
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, ManifestFile, read_manifest
 from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
-from tfrecord_io.schema import holds_integers_of, is_nulls_of, normal_schema, without_bounds
+from tfrecord_io.schema import holds_records_of, is_nulls_of, normal_schema, without_bounds
 from tfrecord_io.storage import Storage, Tree
 
 #: Hadoop's checksum of the manifest, which no longer fits once the manifest is replaced.
@@ -313,11 +313,7 @@ def _joined(job: WriteJob, old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
         return None
     joined = []
     for before, added in zip(old, new, strict=True):
-        if (
-            before.type == added.type
-            or is_nulls_of(added.type, before.type)
-            or holds_integers_of(before.type, added.type)
-        ):
+        if holds_records_of(before.type, added.type):
             joined.append(before)
         elif is_nulls_of(before.type, added.type):
             joined.append(added)

@@ -27,7 +27,7 @@ from tfrecord_io.reading.files import FolderFiles, Listing
 from tfrecord_io.reading.tasks import Note, observing
 from tfrecord_io.reading.work import Observed
 from tfrecord_io.schema import (
-    holds_integers_of,
+    holds_records_of,
     is_nulls_of,
     leaf_type,
     normal_type,
@@ -164,13 +164,11 @@ def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
         is_tfrecord = manifest.file_format == "tfrecord"
         for field in manifest.schema:
             other = fields.setdefault(field.name, field)
-            if field.type == other.type or (is_tfrecord and is_nulls_of(field.type, other.type)):
+            if field.type == other.type:
                 continue
-            if is_tfrecord and holds_integers_of(other.type, field.type):
+            if is_tfrecord and holds_records_of(other.type, field.type):
                 continue
-            if is_tfrecord and (
-                is_nulls_of(other.type, field.type) or holds_integers_of(field.type, other.type)
-            ):
+            if is_tfrecord and holds_records_of(field.type, other.type):
                 fields[field.name] = field
             else:
                 raise InferenceError(
