@@ -29,6 +29,7 @@ from tfrecord_io.layout import (
     parse_partition_path,
 )
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, ManifestFile, read_manifest
+from tfrecord_io.options import RecordType
 from tfrecord_io.partition_values import cast_partition_values, value_texts
 from tfrecord_io.plan import StagedFile, TaskCommit, WriteJob
 from tfrecord_io.schema import holds_records_of, is_nulls_of, normal_schema, without_bounds
@@ -206,7 +207,7 @@ def _manifest_of_others(job: WriteJob, storage: Storage, root: str, tree: Tree) 
         return None
     return Manifest(
         file_format=job.file_format,
-        record_type=job.record_type if job.file_format == "tfrecord" else None,
+        record_type=_record_type(job),
         compression=job.compression,
         schema=schemas[0],
         partition_schema=job.partition_schema,
@@ -284,7 +285,7 @@ def _check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> N
             "data to be added by "
             f"{_names(job.partition_by)}; partition them alike, or overwrite"
         )
-    record_type = job.record_type if job.file_format == "tfrecord" else None
+    record_type = _record_type(job)
     if (manifest.file_format, manifest.record_type) != (job.file_format, record_type):
         raise SchemaMismatchError(
             f"the data set holds {manifest.record_type or manifest.file_format} and the data to be "
@@ -300,6 +301,11 @@ def _check_appendable(job: WriteJob, tree: Tree, manifest: Manifest | None) -> N
             f"{_difference(old_texts, new_texts)}, they have {_difference(new_texts, old_texts)}; "
             "cast or reorder them, or overwrite"
         )
+
+
+def _record_type(job: WriteJob) -> RecordType | None:
+    """Return what a manifest says that the payloads of a job are."""
+    return job.record_type if job.file_format == "tfrecord" else None
 
 
 def _joined(job: WriteJob, old: pa.Schema, new: pa.Schema) -> pa.Schema | None:
@@ -364,9 +370,7 @@ def _final_path(task_index: int, file: StagedFile) -> str:
 def _check_places(storage: Storage, root: str, tree: Tree, publish: Iterable[str]) -> None:
     files, folders = {*tree.files}, {*tree.folders}
     for path in (*publish, MANIFEST_NAME):
-        parts = path.split("/")
-        parents = {"/".join(parts[:depth]) for depth in range(1, len(parts))}
-        if path in folders or parents & files:
+        if path in folders or _folders_above(path) & files:
             raise LayoutError(
                 "a folder stands where a file is to be, or a file or link where a folder is to be; "
                 "remove it",
@@ -458,11 +462,13 @@ def _alike(field: pa.Field, texts: Iterable[str | None]) -> dict[str | None, str
 def _emptied(job: WriteJob, tree: Tree, remove: Iterable[str]) -> list[str]:
     if job.mode == "overwrite":
         return list(tree.folders)
-    parents: set[str] = set()
-    for path in remove:
-        parts = path.split("/")
-        parents.update("/".join(parts[:depth]) for depth in range(1, len(parts)))
-    return sorted(parents)
+    return sorted({folder for path in remove for folder in _folders_above(path)})
+
+
+def _folders_above(path: str) -> set[str]:
+    """Return the folders that a path of the data set is in, without the data set's own."""
+    parts = path.split("/")
+    return {"/".join(parts[:depth]) for depth in range(1, len(parts))}
 
 
 def _new_manifest(
@@ -481,7 +487,7 @@ def _new_manifest(
     ]
     return Manifest(
         file_format=job.file_format,
-        record_type=job.record_type if job.file_format == "tfrecord" else None,
+        record_type=_record_type(job),
         compression=job.compression,
         schema=schema,
         partition_schema=partition_schema,
