@@ -124,7 +124,7 @@ def _commit(
     """
     try:
         check()
-        staging.take_turn(job_id, lambda: _finish_dead_turn(staging, STALE_AFTER_SECONDS))
+        staging.take_turn(job_id, lambda: _finish_dead_turn(staging))
         is_decided = _decide(staging, job_id, plan)
     except OSError as error:
         if _gave_up(staging, job_id):
@@ -175,7 +175,7 @@ def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
         staging.storage.abort_uploads(one for one in open_ones if one.upload_id in mine)
     if _has_turn(staging, job.job_id):
         # Its commit was given up, and somebody else may be ending it already.
-        _finish_dead_turn(staging, STALE_AFTER_SECONDS)
+        _finish_dead_turn(staging)
         return
     staging.remove_job(job.job_id)
 
@@ -580,8 +580,8 @@ def _abandon(staging: Staging, job_id: str, claim: int) -> None:
         staging.abandon(job_id, claim)
 
 
-def _finish_dead_turn(staging: Staging, stale_after: float) -> None:
-    turn: Turn | None = staging.turn()
+def _finish_dead_turn(staging: Staging, stale_after: float = STALE_AFTER_SECONDS) -> None:
+    turn = staging.turn()
     if turn is None or not staging.is_dead(turn, stale_after):
         return
     claim = staging.claim(turn, stale_after)

@@ -251,7 +251,7 @@ class Staging:
         folder, _, name = upload.path.rpartition("/")
         return bool(self.storage.folders(folder, f".{name}."))
 
-    def is_stale(self, job_id: str, stale_after: float = STALE_AFTER_SECONDS) -> bool:
+    def is_stale(self, job_id: str, stale_after: float) -> bool:
         """Return whether the process that runs a job is gone, or gave it up."""
         if (job_id, 0) in _given_up:
             return True
@@ -298,8 +298,7 @@ class Staging:
         CommitConflictError
             Another job did not end its commit in `TURN_SECONDS`.
         """
-        # The nonce tells two processes' records apart where a store's answer got lost.
-        me = {**asdict(owner_of()), "nonce": secrets.token_hex(8)}
+        me = _this_process()
         folder = self.job_folder(job_id)
         self.storage.create_exclusive(self._claim_path(job_id, 0), _to_json(me), folder)
         data = _to_json({"job_id": job_id, "owner": me})
@@ -323,7 +322,7 @@ class Staging:
         """Return whether nobody carries out the commit of `turn` any more."""
         return self._holder_is_dead(turn, self._last_claim(turn.job_id), stale_after)
 
-    def claim(self, turn: Turn, stale_after: float = STALE_AFTER_SECONDS) -> int | None:
+    def claim(self, turn: Turn, stale_after: float) -> int | None:
         """Become the process that finishes a dead commit.
 
         Returns
@@ -339,7 +338,7 @@ class Staging:
                 "remove the link",
                 path=folder,
             )
-        data = _to_json({**asdict(owner_of()), "nonce": secrets.token_hex(8)})
+        data = _to_json(_this_process())
         last = self._last_claim(turn.job_id)
         if not self._holder_is_dead(turn, last, stale_after):
             return None
@@ -439,6 +438,11 @@ def is_link(storage: Storage, path: str) -> bool:
 def _made_levels(job_id: str) -> int:
     match = _JOB_ID.fullmatch(job_id)
     return int(match["levels"]) if match else 0
+
+
+def _this_process() -> dict[str, Any]:
+    # The nonce tells two processes' records apart where a store's answer got lost.
+    return {**asdict(owner_of()), "nonce": secrets.token_hex(8)}
 
 
 def _to_json(value: Any) -> bytes:
