@@ -56,17 +56,7 @@ def check_fit(
     file = _first_file(storage, root, paths)
     if file is None:
         return
-    formats = {found[0]: path for path in paths if (found := format_of_name(path)) is not None}
-    content = format_of_content(InputFile(storage, file)) if not formats else None
-    if content is not None:
-        formats[content] = file.path.removeprefix(f"{root}/")
-    for name, path in formats.items():
-        if name != job.file_format:
-            raise SchemaMismatchError(
-                f"the data set holds {name} files and the data to be added are "
-                f"{job.file_format}; write them elsewhere, or overwrite",
-                path=storage.url(f"{root}/{path}"),
-            )
+    _check_formats(job, storage, root, paths, file)
     texts: dict[str, list[str | None]] = {}
     try:
         parsed = [parse_partition_path(path.rpartition("/")[0]) for path in paths]
@@ -85,17 +75,40 @@ def check_fit(
         ) from error
     for name, told in texts.items():
         t = job.partition_schema.field(name).type
-        if not pat.is_timestamp(t):
-            continue
-        in_utc = cast_partition_values(name, told, t)
-        if not in_utc.equals(cast_partition_values(name, told, t, time_zone)):
-            raise LayoutError(
-                f"the folders of partition column {name!r} tell times in the zone {time_zone}, and "
-                "the manifest of what is added would say that they are in UTC: write elsewhere, or "
-                "overwrite the data set as a whole",
-                path=storage.url(root),
-                feature=name,
+        if pat.is_timestamp(t):
+            _check_zone(name, told, t, time_zone, storage.url(root))
+
+
+def _check_formats(
+    job: WriteJob, storage: Storage, root: str, paths: Sequence[str], file: ScanFile
+) -> None:
+    """Hold files to a job's format: by their names, or, if these tell none, by what is in one."""
+    formats = {found[0]: path for path in paths if (found := format_of_name(path)) is not None}
+    content = format_of_content(InputFile(storage, file)) if not formats else None
+    if content is not None:
+        formats[content] = file.path.removeprefix(f"{root}/")
+    for name, path in formats.items():
+        if name != job.file_format:
+            raise SchemaMismatchError(
+                f"the data set holds {name} files and the data to be added are "
+                f"{job.file_format}; write them elsewhere, or overwrite",
+                path=storage.url(f"{root}/{path}"),
             )
+
+
+def _check_zone(
+    name: str, texts: Sequence[str | None], t: pa.DataType, time_zone: str, url: str
+) -> None:
+    """Raise unless texts tell the same times in a zone as in UTC."""
+    in_utc = cast_partition_values(name, texts, t)
+    if not in_utc.equals(cast_partition_values(name, texts, t, time_zone)):
+        raise LayoutError(
+            f"the folders of partition column {name!r} tell times in the zone {time_zone}, and the "
+            "manifest of what is added would say that they are in UTC: write elsewhere, or "
+            "overwrite the data set as a whole",
+            path=url,
+            feature=name,
+        )
 
 
 def _first_file(storage: Storage, root: str, paths: Sequence[str]) -> ScanFile | None:
