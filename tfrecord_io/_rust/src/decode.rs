@@ -382,13 +382,9 @@ pub fn parse(
     max_features: usize,
     place: Place,
 ) -> Result<Message<'_>> {
-    let (message, name) = match record_type {
-        RecordType::SequenceExample => {
-            (Message::sequence_example(payload, max_features), "SequenceExample")
-        }
-        _ => (Message::example(payload, max_features), "Example"),
-    };
-    let message = message.map_err(|_| {
+    let is_sequence = record_type == RecordType::SequenceExample;
+    let message = Message::parse(payload, is_sequence, max_features).map_err(|_| {
+        let name = if is_sequence { "SequenceExample" } else { "Example" };
         Fault::boxed(
             FaultKind::Malformed,
             format!(
@@ -417,8 +413,7 @@ pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Plac
     // Without a look at the fields, each message would be parsed twice.
     if record_type != RecordType::Example
         || !may_have_feature_lists(payload)
-        || !Message::sequence_example(payload, 0)
-            .is_ok_and(|message| message.feature_list_entries > 0)
+        || !Message::parse(payload, true, 0).is_ok_and(|message| message.feature_list_entries > 0)
     {
         return Ok(());
     }

@@ -5,6 +5,8 @@
 //! record that does not look like one that any writer makes, and this module then says what it
 //! means, or that it is malformed. It is the definition that the fast walk must agree with.
 
+use std::mem::discriminant;
+
 use crate::wire::{FIXED32, LEN, Malformed, Reader, Result, Tag, VARINT};
 
 /// What a Feature holds.
@@ -74,26 +76,13 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The message with its first `most` entries: an entry may be two bytes.
-    pub fn example(payload: &'a [u8], most: usize) -> Result<Self> {
-        let mut message = Self { most, ..Self::default() };
-        fields(payload, 0, |reader, tag| {
-            if !tag.is_len(1) {
-                return Ok(false);
-            }
-            features(reader.delimited()?, &mut message)?;
-            Ok(true)
-        })?;
-        Ok(message)
-    }
-
-    /// The same for a SequenceExample.
-    pub fn sequence_example(payload: &'a [u8], most: usize) -> Result<Self> {
+    /// An Example or a SequenceExample with its first `most` entries: an entry may be two bytes.
+    pub fn parse(payload: &'a [u8], is_sequence: bool, most: usize) -> Result<Self> {
         let mut message = Self { most, ..Self::default() };
         fields(payload, 0, |reader, tag| {
             if tag.is_len(1) {
                 features(reader.delimited()?, &mut message)?;
-            } else if tag.is_len(2) {
+            } else if is_sequence && tag.is_len(2) {
                 feature_lists(reader.delimited()?, &mut message)?;
             } else {
                 return Ok(false);
@@ -131,6 +120,21 @@ fn fields<'a>(
     Ok(())
 }
 
+/// Call `take` with what each field 1 of a message holds, one that a length stands before.
+fn each_first<'a>(
+    bytes: &'a [u8],
+    depth: u32,
+    mut take: impl FnMut(&'a [u8]) -> Result<()>,
+) -> Result<()> {
+    fields(bytes, depth, |reader, tag| {
+        if !tag.is_len(1) {
+            return Ok(false);
+        }
+        take(reader.delimited()?)?;
+        Ok(true)
+    })
+}
+
 /// A map entry: its key and, merged in place, its value. Either may be absent.
 ///
 /// upb takes an entry that has unknown fields itself for an unknown field: then there is no key.
@@ -156,27 +160,21 @@ fn entry<'a>(
 }
 
 fn features<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
-    fields(bytes, 1, |reader, tag| {
-        if !tag.is_len(1) {
-            return Ok(false);
-        }
+    each_first(bytes, 1, |bytes| {
         let mut values = Values::None;
-        let key = entry(reader.delimited()?, |bytes| feature(bytes, 3, &mut values))?;
+        let key = entry(bytes, |bytes| feature(bytes, 3, &mut values))?;
         message.context_entries += 1;
         if message.context_entries <= message.most {
             message.context.extend(key.map(|key| (key, values)));
         }
-        Ok(true)
+        Ok(())
     })
 }
 
 fn feature_lists<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
-    fields(bytes, 1, |reader, tag| {
-        if !tag.is_len(1) {
-            return Ok(false);
-        }
+    each_first(bytes, 1, |bytes| {
         let mut steps = Steps::default();
-        let key = entry(reader.delimited()?, |bytes| {
+        let key = entry(bytes, |bytes| {
             let mut has_steps = false;
             each_step(bytes, |_| has_steps = true)?;
             steps.lists.extend(has_steps.then_some(bytes));
@@ -186,67 +184,47 @@ fn feature_lists<'a>(bytes: &'a [u8], message: &mut Message<'a>) -> Result<()> {
         if message.feature_list_entries <= message.most {
             message.feature_lists.extend(key.map(|key| (key, steps)));
         }
-        Ok(true)
+        Ok(())
     })
 }
 
 /// Call `take` for each Feature of a FeatureList.
 fn each_step<'a>(bytes: &'a [u8], mut take: impl FnMut(Values<'a>)) -> Result<()> {
-    fields(bytes, 3, |reader, tag| {
-        if !tag.is_len(1) {
-            return Ok(false);
-        }
+    each_first(bytes, 3, |bytes| {
         let mut values = Values::None;
-        feature(reader.delimited()?, 4, &mut values)?;
+        feature(bytes, 4, &mut values)?;
         take(values);
-        Ok(true)
+        Ok(())
     })
 }
 
 /// Merge a Feature's bytes into `values`: the same kind again appends, another kind replaces.
 fn feature<'a>(bytes: &'a [u8], depth: u32, values: &mut Values<'a>) -> Result<()> {
     fields(bytes, depth, |reader, tag| {
-        if tag.wire_type != LEN || !(1..=3).contains(&tag.field) {
-            return Ok(false);
+        let empty = match tag {
+            Tag { field: 1, wire_type: LEN } => Values::Bytes(Vec::new()),
+            Tag { field: 2, wire_type: LEN } => Values::Floats(Vec::new()),
+            Tag { field: 3, wire_type: LEN } => Values::Ints(Vec::new()),
+            _ => return Ok(false),
+        };
+        if discriminant(values) != discriminant(&empty) {
+            *values = empty;
         }
         let list = reader.delimited()?;
-        match tag.field {
-            1 => {
-                let mut merged = match std::mem::replace(values, Values::None) {
-                    Values::Bytes(held) => held,
-                    _ => Vec::new(),
-                };
-                bytes_list(list, depth + 1, &mut merged)?;
-                *values = Values::Bytes(merged);
-            }
-            2 => {
-                let mut merged = match std::mem::replace(values, Values::None) {
-                    Values::Floats(held) => held,
-                    _ => Vec::new(),
-                };
-                float_list(list, depth + 1, &mut merged)?;
-                *values = Values::Floats(merged);
-            }
-            _ => {
-                let mut merged = match std::mem::replace(values, Values::None) {
-                    Values::Ints(held) => held,
-                    _ => Vec::new(),
-                };
-                int64_list(list, depth + 1, &mut merged)?;
-                *values = Values::Ints(merged);
-            }
+        match values {
+            Values::None => {}
+            Values::Bytes(held) => bytes_list(list, depth + 1, held)?,
+            Values::Floats(held) => float_list(list, depth + 1, held)?,
+            Values::Ints(held) => int64_list(list, depth + 1, held)?,
         }
         Ok(true)
     })
 }
 
 fn bytes_list<'a>(bytes: &'a [u8], depth: u32, into: &mut Vec<&'a [u8]>) -> Result<()> {
-    fields(bytes, depth, |reader, tag| {
-        if !tag.is_len(1) {
-            return Ok(false);
-        }
-        into.push(reader.delimited()?);
-        Ok(true)
+    each_first(bytes, depth, |value| {
+        into.push(value);
+        Ok(())
     })
 }
 
