@@ -20,16 +20,9 @@ use crate::columns::Column;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::leaf::{Input, NotText, carried};
-use crate::message::{Message, Steps, Values, may_have_feature_lists};
+use crate::message::{Steps, Values};
+use crate::record::{RecordType, parse};
 use crate::walk::{Action, Unknown, Walker};
-
-/// What a payload is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordType {
-    Example,
-    SequenceExample,
-    ByteArray,
-}
 
 /// How much a batch or a record may hold.
 #[derive(Clone, Copy, Debug)]
@@ -286,7 +279,6 @@ impl Decoder {
     fn push_message(&mut self, input: Input<'_>, payload: Span, place: Place) -> Result<()> {
         let bytes = &input.bytes[payload.at..payload.end];
         let message = parse(bytes, self.record_type, self.bounds.max_features, place)?;
-        refuse_feature_lists(bytes, self.record_type, place)?;
         // Of duplicate keys the last counts.
         let context: HashMap<&[u8], &Values<'_>> =
             message.context.iter().map(|(key, values)| (*key, values)).collect();
@@ -373,57 +365,6 @@ impl Decoder {
     pub fn row_place(&self, row: usize) -> Option<(u64, u64)> {
         self.flushed.get(row)
     }
-}
-
-/// Parse a record or say why it cannot be one.
-pub fn parse(
-    payload: &[u8],
-    record_type: RecordType,
-    max_features: usize,
-    place: Place,
-) -> Result<Message<'_>> {
-    let is_sequence = record_type == RecordType::SequenceExample;
-    let message = Message::parse(payload, is_sequence, max_features).map_err(|_| {
-        let name = if is_sequence { "SequenceExample" } else { "Example" };
-        Fault::boxed(
-            FaultKind::Malformed,
-            format!(
-                "the record is not a valid {name}, though its CRC fits: it holds something else, \
-                 which record_type=\"ByteArray\" reads as bytes, or was damaged before it was written"
-            ),
-            place,
-        )
-    })?;
-    let count = message.context_entries + message.feature_list_entries;
-    if count > max_features {
-        return Err(Fault::boxed(
-            FaultKind::Limit,
-            format!(
-                "the record has {count} features, max_features is {max_features}; raise it if the file is to be \
-                 trusted"
-            ),
-            place,
-        ));
-    }
-    Ok(message)
-}
-
-/// Record type Example must not drop feature lists in silence.
-pub fn refuse_feature_lists(payload: &[u8], record_type: RecordType, place: Place) -> Result<()> {
-    // Without a look at the fields, each message would be parsed twice.
-    if record_type != RecordType::Example
-        || !may_have_feature_lists(payload)
-        || !Message::parse(payload, true, 0).is_ok_and(|message| message.feature_list_entries > 0)
-    {
-        return Ok(());
-    }
-    Err(Fault::boxed(
-        FaultKind::Mismatch,
-        "the record has feature lists, which record type Example would drop: read it with \
-         record_type=\"SequenceExample\", or, if it is another message, such as an \
-         ExampleListWithContext, with record_type=\"ByteArray\", as bytes",
-        place,
-    ))
 }
 
 fn walker_for(

@@ -15,12 +15,12 @@ use fearless_simd::{Level, Simd, dispatch};
 
 use crate::bytes::SHORT;
 use crate::crc::{ALIKE, masked_crc, masked_crcs};
-use crate::decode::RecordType;
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::features::{ABSENT, Column, Nesting, Runs, VALUE_HEADER, Values};
 use crate::framing::{HEADER, OVERHEAD, header};
 use crate::packed::first_eight;
 use crate::pen::{Pen, delimited_len};
+use crate::record::RecordType;
 use crate::template::{TEMPLATE_BYTES, Template};
 use crate::wire::{CONTINUES, last_two};
 

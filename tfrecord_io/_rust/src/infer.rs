@@ -9,11 +9,11 @@ use fearless_simd::{Level, Simd, dispatch};
 use hashbrown::HashMap;
 
 use crate::canonical::{Kind, Span, for_each_bytes, for_each_step, one_varint};
-use crate::decode::{RecordType, parse};
 use crate::error::{Fault, FaultKind, Result};
 use crate::framing::{Cursor, HEADER, OVERHEAD};
 use crate::message::{Steps, Values};
 use crate::packed;
+use crate::record::{RecordType, parse};
 use crate::walk::{Action, Sink, Unknown, Walker};
 
 /// Where something was seen first: offset and record.
@@ -236,9 +236,7 @@ impl Observer {
 
     #[cold]
     fn observe_message(&mut self, payload: &[u8]) -> Result<()> {
-        let place = self.cursor.place();
-        let message = parse(payload, self.record_type, self.max_features, place)?;
-        crate::decode::refuse_feature_lists(payload, self.record_type, place)?;
+        let message = parse(payload, self.record_type, self.max_features, self.cursor.place())?;
         let sighting = (self.cursor.offset, self.cursor.record);
         let context = message.context.iter().map(|(key, one)| (false, *key, Found::One(one)));
         let lists = message.feature_lists.iter().map(|(key, all)| (true, *key, Found::Steps(all)));

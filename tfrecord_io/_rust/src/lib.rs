@@ -2,13 +2,14 @@
 //!
 //! `python.rs` is the door; no path, file or fsspec object comes in. Reading: `framing` finds
 //! payloads and checks their CRCs, `walk` goes over them expecting the shape of the last one,
-//! `message` decodes what is out of the ordinary, and `decode` (into `columns`) or `infer` takes
-//! what they find. Writing: `encode`. `summary` tells what columns hold.
+//! `record` (by `message`) decodes what is out of the ordinary, and `decode` (into `columns`) or
+//! `infer` takes what they find. Writing: `encode`. `summary` tells what columns hold.
 
 #![forbid(unsafe_code)]
 
 #[cfg(target_endian = "big")]
 compile_error!("the kernel copies little-endian values as they are");
+
 mod block;
 mod bytes;
 mod canonical;
@@ -27,6 +28,7 @@ mod message;
 mod packed;
 mod pen;
 mod python;
+mod record;
 mod sketch;
 mod summary;
 mod template;

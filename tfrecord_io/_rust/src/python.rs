@@ -16,9 +16,10 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::canonical::Kind;
-use crate::decode::{self, Bounds, RecordType};
+use crate::decode::{self, Bounds};
 use crate::error::{Fault, FaultKind, Place};
 use crate::framing::{self, Cursor};
+use crate::record::RecordType;
 use crate::summary::{Numbers, Values};
 use crate::walk::Unknown;
 use crate::{encode, infer, summary};
