@@ -25,7 +25,7 @@ pub struct Feature {
     pub name: String,
     pub is_feature_list: bool,
     pub first: Sighting,
-    pub is_single: bool,
+    is_single: bool,
     pub is_utf8: bool,
     /// Kinds seen with values, and kinds seen without any, in the order of first sight.
     pub with_values: Vec<(Kind, Sighting)>,
@@ -50,13 +50,17 @@ impl Feature {
         }
     }
 
+    /// Whether each Feature with a kind had one value; of the steps of feature lists nobody asks it.
+    pub fn is_single(&self) -> bool {
+        self.is_single || self.is_feature_list
+    }
+
     /// What was seen, but for where, as bytes that are equal if that is.
     pub fn traits(&self) -> Vec<u8> {
         let bits = |seen: &[(Kind, Sighting)]| {
             seen.iter().fold(0, |bits, (kind, _)| bits | 1 << *kind as u8)
         };
-        let is_single = self.is_single || self.is_feature_list;
-        let flags = [self.is_feature_list, is_single, self.is_utf8].map(u8::from);
+        let flags = [self.is_feature_list, self.is_single(), self.is_utf8].map(u8::from);
         let kinds = [bits(&self.with_values), bits(&self.empty)];
         [&flags[..], &kinds, self.name.as_bytes()].concat()
     }

@@ -17,7 +17,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::canonical::Kind;
 use crate::decode::{self, Bounds};
-use crate::error::{Fault, FaultKind, Place};
+use crate::error::{self, Fault, FaultKind, Place};
 use crate::framing::{self, Cursor};
 use crate::record::RecordType;
 use crate::summary::{Numbers, Values};
@@ -50,6 +50,14 @@ fn raised(py: Python<'_>, fault: &Fault) -> PyErr {
         Ok(exception) => PyErr::from_value(exception),
         Err(error) => error,
     }
+}
+
+/// Do work with the GIL released; a fault of it becomes an exception.
+fn detached<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce() -> error::Result<T> + Send,
+) -> PyResult<T> {
+    py.detach(work).map_err(|fault| raised(py, &fault))
 }
 
 fn record_type_of(name: &str) -> PyResult<RecordType> {
@@ -149,7 +157,7 @@ impl Decoder {
 
     fn decode(&mut self, py: Python<'_>, data: Bytes, start: usize) -> PyResult<usize> {
         starts_within(start, &data.0)?;
-        py.detach(|| self.inner.decode(&data.0, start)).map_err(|fault| raised(py, &fault))
+        detached(py, || self.inner.decode(&data.0, start))
     }
 
     /// `schema` is the one that the decoder was made for: it need not cross anew with each batch, and
@@ -159,7 +167,7 @@ impl Decoder {
         py: Python<'py>,
         schema: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let batch = py.detach(|| self.inner.flush()).map_err(|fault| raised(py, &fault))?;
+        let batch = detached(py, || self.inner.flush())?;
         let mut array = FFI_ArrowArray::new(&StructArray::from(batch).into_data());
         let address = &raw mut array as usize;
         let batches = py.import("pyarrow")?.getattr("RecordBatch")?;
@@ -221,7 +229,7 @@ impl Observer {
 
     fn observe(&mut self, py: Python<'_>, data: Bytes, start: usize) -> PyResult<usize> {
         starts_within(start, &data.0)?;
-        py.detach(|| self.inner.observe(&data.0, start)).map_err(|fault| raised(py, &fault))
+        detached(py, || self.inner.observe(&data.0, start))
     }
 
     fn traits<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
@@ -240,7 +248,7 @@ impl Observer {
                 dict.set_item("name", &feature.name)?;
                 dict.set_item("is_feature_list", feature.is_feature_list)?;
                 dict.set_item("first", feature.first)?;
-                dict.set_item("is_single", feature.is_single || feature.is_feature_list)?;
+                dict.set_item("is_single", feature.is_single())?;
                 dict.set_item("is_utf8", feature.is_utf8)?;
                 dict.set_item("with_values", seen(&feature.with_values))?;
                 dict.set_item("empty", seen(&feature.empty))?;
@@ -337,9 +345,7 @@ fn encode_batch(
     position: u64,
 ) -> PyResult<(PyArrowType<ArrayData>, PyArrowType<ArrayData>)> {
     let record_type = record_type_of(record_type)?;
-    let encoded = py
-        .detach(|| encode::encode(&batch.0, &names, record_type, position))
-        .map_err(|fault| raised(py, &fault))?;
+    let encoded = detached(py, || encode::encode(&batch.0, &names, record_type, position))?;
     let data = UInt8Array::new(encoded.data.into(), None).into_data();
     Ok((PyArrowType(data), unsigned(encoded.offsets)))
 }
@@ -356,9 +362,8 @@ fn frames(
 ) -> PyResult<(usize, PyArrowType<ArrayData>)> {
     starts_within(start, &data.0)?;
     let mut cursor = Cursor::new(offset, record, max_record_bytes);
-    let (consumed, lengths) = py
-        .detach(|| framing::frames(data.0.as_slice(), start, &mut cursor, check_payload))
-        .map_err(|fault| raised(py, &fault))?;
+    let (consumed, lengths) =
+        detached(py, || framing::frames(&data.0, start, &mut cursor, check_payload))?;
     Ok((consumed, unsigned(lengths)))
 }
 
@@ -373,9 +378,7 @@ fn payloads<'py>(
 ) -> PyResult<(usize, Bound<'py, PyList>)> {
     starts_within(start, &data.0)?;
     let mut cursor = Cursor::new(offset, record, max_record_bytes);
-    let (consumed, found) = py
-        .detach(|| framing::payloads(data.0.as_slice(), start, &mut cursor))
-        .map_err(|fault| raised(py, &fault))?;
+    let (consumed, found) = detached(py, || framing::payloads(&data.0, start, &mut cursor))?;
     let values = found.into_iter().map(|payload| PyBytes::new(py, payload));
     Ok((consumed, PyList::new(py, values.collect::<Vec<_>>())?))
 }
@@ -388,7 +391,7 @@ fn frame_payloads(py: Python<'_>, payloads: Vec<PyBackedBytes>) -> PyArrowType<A
 
 #[pyfunction]
 fn find_frame(py: Python<'_>, data: Bytes, start: usize, stop: Option<usize>) -> Option<usize> {
-    py.detach(|| framing::find_frame(data.0.as_slice(), start, stop.unwrap_or(usize::MAX)))
+    py.detach(|| framing::find_frame(&data.0, start, stop.unwrap_or(usize::MAX)))
 }
 
 /// The native codec of tfrecord-io.
