@@ -326,7 +326,7 @@ class TestValues:
             (None, 0, None)
         ] * 2
 
-    @pytest.mark.parametrize("t", [pa.int64(), pa.float32(), pa.string()], ids=str)
+    @pytest.mark.parametrize("t", [pa.int64(), pa.float32(), pa.string(), pa.null()], ids=str)
     def test_columns_without_values(self, tmp_path, t):
         tfr.write_table(pa.table({"x": pa.array([None, None], t)}), tmp_path / "null")
         x = features(tmp_path / "null")["x"]

@@ -81,7 +81,7 @@ class Summary:
     def __new__(cls, columns: int) -> Summary: ...
     def update(self, batch: pa.RecordBatch) -> None: ...
     def columns(self, most_frequent: int) -> list[dict[str, Any]]:
-        """Return counts, extremes, sums, estimates and sorted samples of each column."""
+        """Return counts, extremes, means, estimates and sorted samples of each column."""
 
 def encode_batch(
     batch: pa.RecordBatch, names: list[str], record_type: str, position: int

@@ -349,17 +349,18 @@ def _feature(
     rows: int,
     examples: _Examples,
 ) -> FeatureStatistics:
-    values = found["values"]
-    is_bytes = found["kind"] == "bytes"
+    # Of a column without values nobody knows these.
+    kind, distinct = found.get("kind"), found.get("distinct")
+    values: Any = found.get("values")
+    is_bytes = kind == "bytes"
     leaf = leaf_type(storage_type(field.type))
-    distinct = found["distinct"]
     if distinct is not None:
         # All NaNs are one value.
         distinct = min(round(distinct), values["count"] + (values["nans"] > 0))
     return FeatureStatistics(
         name=field.name,
         type=schema_to_json(pa.schema([field]))[0]["type"],
-        kind=found["kind"],
+        kind=kind,
         is_partition=field.name in plan.partition_schema.names,
         rows=rows,
         missing=found["nulls"],

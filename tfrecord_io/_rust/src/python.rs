@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type, Int32Type, Int64Type};
 use arrow_array::{Array, PrimitiveArray, RecordBatch, StructArray, UInt8Array, UInt64Array};
-use arrow_buffer::{ArrowNativeType, Buffer};
+use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
 use arrow_data::ffi::FFI_ArrowArray;
 use arrow_pyarrow::{FromPyArrow, PyArrowType, ToPyArrow};
@@ -260,18 +260,20 @@ impl Observer {
 
 #[pyclass(module = "tfrecord_io._native")]
 struct Summary {
-    inner: summary::Summary,
+    columns: Vec<summary::Column>,
 }
 
 #[pymethods]
 impl Summary {
     #[new]
     fn new(columns: usize) -> Self {
-        Self { inner: summary::Summary::new(columns) }
+        Self { columns: (0..columns).map(|_| summary::Column::default()).collect() }
     }
 
     fn update(&mut self, py: Python<'_>, batch: PyArrowType<RecordBatch>) -> PyResult<()> {
-        py.detach(|| self.inner.update(&batch.0)).map_err(PyTypeError::new_err)
+        let mut columns = self.columns.iter_mut().zip(batch.0.columns());
+        py.detach(|| columns.try_for_each(|(column, array)| column.update(array)))
+            .map_err(PyTypeError::new_err)
     }
 
     fn columns<'py>(
@@ -282,33 +284,26 @@ impl Summary {
         let column = |column: &summary::Column| {
             let dict = PyDict::new(py);
             dict.set_item("nulls", column.nulls)?;
-            let lengths = column.lengths.iter().map(|lengths| numbers::<_, Int32Type>(py, lengths));
+            let lengths = column.lengths.iter().map(|lengths| numbers::<Int32Type>(py, lengths));
             dict.set_item("lengths", lengths.collect::<PyResult<Vec<_>>>()?)?;
             let (kind, values, distinct) = match &column.values {
-                Values::Nothing => (None, None, None),
+                Values::Nothing => return Ok(dict),
                 Values::Ints(values, distinct) => {
-                    let distinct = distinct.estimate();
-                    (Some("int64"), Some(numbers::<_, Int64Type>(py, values)?), Some(distinct))
+                    ("int64", numbers::<Int64Type>(py, values)?, distinct.estimate())
                 }
                 Values::Floats(values, distinct) => {
-                    let distinct = distinct.estimate();
-                    (Some("float"), Some(numbers::<_, Float32Type>(py, values)?), Some(distinct))
+                    ("float", numbers::<Float32Type>(py, values)?, distinct.estimate())
                 }
                 Values::Doubles(values, distinct) => {
-                    let distinct = distinct.estimate();
-                    (Some("float"), Some(numbers::<_, Float64Type>(py, values)?), Some(distinct))
+                    ("float", numbers::<Float64Type>(py, values)?, distinct.estimate())
                 }
                 Values::Bytes(strings) => {
-                    let top = strings.top(most_frequent);
-                    let top = top
-                        .iter()
-                        .map(|(value, least, most)| (PyBytes::new(py, value), *least, *most));
+                    let top = strings.frequent.top(most_frequent).into_iter();
+                    let top =
+                        top.map(|(value, least, most)| (PyBytes::new(py, &value), least, most));
                     dict.set_item("frequent", top.collect::<Vec<_>>())?;
-                    (
-                        Some("bytes"),
-                        Some(numbers::<_, Int32Type>(py, &strings.lengths)?),
-                        Some(strings.distinct.estimate()),
-                    )
+                    let lengths = numbers::<Int32Type>(py, &strings.lengths)?;
+                    ("bytes", lengths, strings.distinct.estimate())
                 }
             };
             dict.set_item("kind", kind)?;
@@ -316,14 +311,13 @@ impl Summary {
             dict.set_item("distinct", distinct)?;
             Ok(dict)
         };
-        self.inner.columns.iter().map(column).collect()
+        self.columns.iter().map(column).collect()
     }
 }
 
-fn numbers<'py, T, A>(py: Python<'py>, numbers: &Numbers<T>) -> PyResult<Bound<'py, PyDict>>
+fn numbers<'py, T>(py: Python<'py>, numbers: &Numbers<T::Native>) -> PyResult<Bound<'py, PyDict>>
 where
-    T: summary::Number + ArrowNativeType + IntoPyObject<'py>,
-    A: ArrowPrimitiveType<Native = T>,
+    T: ArrowPrimitiveType<Native: summary::Number + IntoPyObject<'py>>,
 {
     let dict = PyDict::new(py);
     dict.set_item("count", numbers.count)?;
@@ -331,7 +325,7 @@ where
     dict.set_item("min", numbers.extremes.map(|(least, _)| least))?;
     dict.set_item("max", numbers.extremes.map(|(_, most)| most))?;
     dict.set_item("mean", numbers.mean())?;
-    let sample = PrimitiveArray::<A>::from_iter_values(numbers.sorted_sample());
+    let sample = PrimitiveArray::<T>::from_iter_values(numbers.sorted_sample());
     dict.set_item("sample", sample.into_data().to_pyarrow(py)?)?;
     Ok(dict)
 }
