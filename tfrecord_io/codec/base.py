@@ -97,46 +97,30 @@ HEADER_BYTES, OVERHEAD_BYTES = 12, 16
 
 
 class Cursor(Protocol):
-    """Where a reader of frames stands.
-
-    Attributes
-    ----------
-    offset : int
-        Offset in the (decompressed) file of the next frame.
-    record : int
-        Index in the file of the next record.
-    needed : int
-        How many bytes from `offset` on must be there before the next frame can be judged or
-        decoded: 12 for the header, 16 + length once the header has been seen and found short of its
-        payload. It is what the last call found: every call and `seek` begin with 12.
-    """
+    """Where a reader of frames stands."""
 
     @property
     def offset(self) -> int:
-        """Offset of the next frame."""
+        """Offset in the (decompressed) file of the next frame."""
 
     @property
     def record(self) -> int:
-        """Index of the next record."""
+        """Index in the file of the next record."""
 
     @property
     def needed(self) -> int:
-        """Bytes that must be there from `offset` on."""
+        """How many bytes from `offset` on must be there to judge or decode the next frame.
+
+        12 for the header, 16 + length once the header has been seen and found short of its payload.
+        It is what the last call found: every call and `seek` begin with 12.
+        """
 
     def seek(self, *, offset: int, record: int) -> None:
         """Go on at another frame; rows already buffered stay."""
 
 
 class BatchDecoder(Cursor, Protocol):
-    """Frames to record batches of the wire schema it was made for.
-
-    Attributes
-    ----------
-    rows : int
-        Rows decoded and not yet flushed.
-    full : bool
-        Whether the batch is full: flush before decoding on.
-    """
+    """Frames to record batches of the wire schema it was made for."""
 
     def fresh(self) -> BatchDecoder:
         """Return another decoder into the same schema, which has met no record.
@@ -151,7 +135,7 @@ class BatchDecoder(Cursor, Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether to flush before decoding on."""
+        """Whether the batch is full: flush before decoding on."""
 
     def decode(self, data: pa.Buffer, start: int = 0) -> int:
         """Decode whole frames of ``data[start:]`` until they end or the batch is full.
