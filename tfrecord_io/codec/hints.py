@@ -6,6 +6,9 @@ has failed, so a guess here can never turn away a sound file.
 
 from __future__ import annotations
 
+#: Enough of a file's beginning to tell what it is.
+HEAD_BYTES = 64
+
 _COMPRESSED = (
     (b"\x1f\x8b", "gzip", "gzip"),
     (b"BZh", "bzip2", "bz2"),
@@ -36,7 +39,7 @@ def foreign_format_hint(head: bytes) -> str:
     Parameters
     ----------
     head : bytes
-        The first bytes of the file: 12 or more, or all that it has.
+        The first bytes of the file: `HEAD_BYTES`, or all that there are.
 
     Returns
     -------

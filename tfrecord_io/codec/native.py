@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 
-from tfrecord_io.codec.hints import foreign_format_hint
+from tfrecord_io.codec.hints import HEAD_BYTES, foreign_format_hint
 from tfrecord_io.errors import ChecksumError
 from tfrecord_io.infer import FeatureObservation, Observation, Sighting
 from tfrecord_io.options import MAX_PAYLOAD_BYTES, DecodeOptions
@@ -48,9 +48,6 @@ if _native.IS_DEBUG_BUILD:
         "tfrecord_io._native is a debug build; do not measure it", RuntimeWarning, stacklevel=2
     )
 
-#: Enough of a file's beginning to tell what it is.
-_HEAD_BYTES = 64
-
 
 def _shared(data: pa.Buffer) -> pa.UInt8Array:
     """Return `data` as an array, which is what crosses into the kernel without a copy."""
@@ -60,7 +57,7 @@ def _shared(data: pa.Buffer) -> pa.UInt8Array:
 def _raise_with_hint(error: ChecksumError, data: pa.Buffer, start: int) -> NoReturn:
     """Say what a file looks like whose very first bytes are no frame."""
     if error.offset == 0:
-        hint = foreign_format_hint(data[start : start + _HEAD_BYTES].to_pybytes())
+        hint = foreign_format_hint(data[start : start + HEAD_BYTES].to_pybytes())
         raise ChecksumError(error.what + hint, offset=0, record=error.record) from None
     raise error
 

@@ -28,7 +28,7 @@ from google.protobuf.message import (  # type: ignore[import-untyped]
 from google.protobuf.unknown_fields import UnknownFieldSet  # type: ignore[import-untyped]
 
 from tfrecord_io.codec import messages
-from tfrecord_io.codec.hints import foreign_format_hint
+from tfrecord_io.codec.hints import HEAD_BYTES, foreign_format_hint
 from tfrecord_io.errors import (
     ChecksumError,
     DecodeError,
@@ -42,8 +42,6 @@ from tfrecord_io.schema import is_any_list, leaf_type, list_depth
 
 _HEADER_BYTES = 12
 _FOOTER_BYTES = 4
-#: Enough of a file's beginning to tell what it is.
-_HEAD_BYTES = 64
 _CRC_MASK_DELTA = 0xA282EAD8
 #: CRC-32C's polynomial, and 1 among polynomials.
 _POLYNOMIAL, _ONE = 0x82F63B78, 1 << 31
@@ -256,7 +254,7 @@ class _FrameCursor:
             return None
         header = view[position : position + _HEADER_BYTES]
         if not _fits(header[:8], header[8:]):
-            head = bytes(view[position : position + _HEAD_BYTES])
+            head = bytes(view[position : position + HEAD_BYTES])
             hint = foreign_format_hint(head) if self.offset == 0 else ""
             raise ChecksumError(
                 "the length of the record does not fit its CRC-32C: the file is damaged here, or "
