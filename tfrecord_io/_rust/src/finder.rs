@@ -4,6 +4,7 @@
 //! record to record. A map of keys would do; this one is asked with what stands in the record, all
 //! of which the slot's template checks anyway: so it only has to be right mostly.
 
+use crate::hash::folded_multiply;
 use crate::template::TEMPLATE_BYTES;
 
 /// Where the key of a short entry begins: `0A e 0A K key`.
@@ -90,9 +91,7 @@ fn hash(entry: &[u8; TEMPLATE_BYTES]) -> Option<u32> {
     let kept = KEPT.get(usize::from(entry[KEY_AT - 1]))?;
     let mut mixed = 0;
     for ((word, kept), factor) in entry.as_chunks::<8>().0.iter().zip(kept).zip(FACTORS) {
-        // Of a product the upper half hangs on the upper bytes, too.
-        let product = u128::from(u64::from_le_bytes(*word) & kept) * u128::from(factor);
-        mixed ^= product as u64 ^ (product >> 64) as u64;
+        mixed ^= folded_multiply(u64::from_le_bytes(*word) & kept, factor);
     }
     Some(mixed as u32)
 }

@@ -22,6 +22,7 @@ mod features;
 mod fetch;
 mod finder;
 mod framing;
+mod hash;
 mod infer;
 mod leaf;
 mod message;

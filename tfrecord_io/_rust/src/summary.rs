@@ -9,7 +9,8 @@ use arrow_buffer::NullBuffer;
 use arrow_schema::DataType;
 use fearless_simd::{Level, Simd, dispatch};
 
-use crate::sketch::{Distinct, Frequent, Hash, LONGEST, Sample, hash_bits, hash_string, hash_word};
+use crate::hash::{hash_bits, hash_string, hash_word};
+use crate::sketch::{Distinct, Frequent, Hash, LONGEST, Sample};
 
 /// Values that are looked at together: what is made of them stays in the first cache.
 const BLOCK: usize = 512;
