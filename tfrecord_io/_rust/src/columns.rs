@@ -93,7 +93,6 @@ impl Lists {
 #[derive(Debug)]
 pub struct Column {
     pub name: Box<[u8]>,
-    pub rows: usize,
     nesting: Nesting,
     leaf: Leaf,
     nulls: NullBufferBuilder,
@@ -119,7 +118,6 @@ impl Column {
         }
         Some(Self {
             name: name.as_bytes().into(),
-            rows: 0,
             nesting,
             leaf: Leaf::new(leaf)?,
             nulls: NullBufferBuilder::new(0),
@@ -139,7 +137,6 @@ impl Column {
         };
         Self {
             name: self.name.clone(),
-            rows: 0,
             nesting,
             leaf: self.leaf.fresh(),
             nulls: NullBufferBuilder::new(0),
@@ -185,11 +182,6 @@ impl Column {
         matches!(self.nesting, Nesting::Bare)
     }
 
-    fn end_row(&mut self) {
-        self.nulls.append_non_null();
-        self.rows += 1;
-    }
-
     pub fn push_null(&mut self) {
         match &mut self.nesting {
             Nesting::Bare => self.leaf.push_null(),
@@ -197,7 +189,6 @@ impl Column {
             Nesting::Steps { outer, inner, .. } => outer.close(inner.count()),
         }
         self.nulls.append_null();
-        self.rows += 1;
     }
 
     /// Push a row for each cell; false if one does not fit, and then some rows may have been
@@ -266,7 +257,6 @@ impl Column {
         } else {
             self.nulls.append_buffer(&cells.validity());
         }
-        self.rows += cells.len();
         fits
     }
 
@@ -287,7 +277,7 @@ impl Column {
         if let Nesting::List(lists) = &mut self.nesting {
             lists.close(self.leaf.len());
         }
-        self.end_row();
+        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -305,7 +295,7 @@ impl Column {
             fits?;
             outer.close(inner.count());
         }
-        self.end_row();
+        self.nulls.append_non_null();
         Ok(())
     }
 
@@ -322,7 +312,6 @@ impl Column {
         };
         self.leaf.truncate(values);
         self.nulls.truncate(rows);
-        self.rows = rows;
     }
 
     /// The finished array, of the type that `carried` tells; or the first row that holds a string
