@@ -157,18 +157,14 @@ impl<'a> At<'a> {
     }
 }
 
-/// The values of a BytesList, or `None` where something else stands between them.
+/// Call `value` with each value of a BytesList; false where something else stands between them, or
+/// `value` says so.
 #[inline(always)]
 pub fn for_each_bytes(data: &[u8], list: Span, mut value: impl FnMut(Span) -> bool) -> bool {
     let mut at = At { data, pos: list.at, end: list.end };
     while at.pos < at.end {
-        match at.delimited(0x0a) {
-            Some(span) => {
-                if !value(span) {
-                    return false;
-                }
-            }
-            None => return false,
+        if !at.delimited(0x0a).is_some_and(&mut value) {
+            return false;
         }
     }
     true
@@ -180,8 +176,7 @@ pub fn one_bytes(data: &[u8], list: Span) -> Option<Span> {
     At { data, pos: list.at, end: list.end }.last(0x0a)
 }
 
-/// The steps of a FeatureList: a list each, or none where a step has no kind. False where something
-/// else stands between them.
+/// The same for the steps of a FeatureList: a list each, or none where a step has no kind.
 #[inline(always)]
 pub fn for_each_step(
     data: &[u8],

@@ -153,8 +153,8 @@ impl Names {
         }
     }
 
-    /// The slot of this key, which is made when the key is met; unknown keys are learned or checked
-    /// if they may be skipped.
+    /// The slot of this key, which is made when the key is met; the inner `None` is a key that may be
+    /// skipped and is not remembered. `None`: give up on the record.
     fn slot_of(&mut self, key: &[u8]) -> Option<Option<u32>> {
         if let Some(&slot) = self.by_key.get(key) {
             return Some(Some(slot));
@@ -422,7 +422,7 @@ fn stride<const TAKE: bool, V: Simd, S: Sink>(
     Some(Stride { entries, rest: rest.len(), unexpected, strayed })
 }
 
-/// The slot of `key`, and remember that it follows `previous`.
+/// The slot of `key`, as `slot_of` tells it, and remember that it follows `previous`.
 #[inline(always)]
 fn known(names: &mut Names, previous: u32, expected: u32, key: &[u8]) -> Option<Option<u32>> {
     if names.keys.get(expected as usize).is_some_and(|known| **known == *key) {
