@@ -17,7 +17,7 @@ use crate::bytes::SHORT;
 use crate::crc::{ALIKE, masked_crc, masked_crcs};
 use crate::error::{Fault, FaultKind, Place, Result};
 use crate::features::{ABSENT, Column, Nesting, Runs, VALUE_HEADER, Values};
-use crate::framing::{HEADER, OVERHEAD, header};
+use crate::framing::{HEADER, OVERHEAD, header, put_frame};
 use crate::packed::first_eight;
 use crate::pen::{Pen, delimited_len};
 use crate::record::RecordType;
@@ -125,9 +125,7 @@ fn put_byte_array(out: &mut Vec<u8>, columns: &[Column<'_>], row: usize) -> Resu
     }
     let (from, to) = offsets.get(row);
     check_payload(to - from, row)?;
-    out.extend_from_slice(&header(to - from));
-    out.extend_from_slice(&data[from..to]);
-    out.extend_from_slice(&masked_crc(&data[from..to]).to_le_bytes());
+    put_frame(out, &data[from..to]);
     Ok(())
 }
 

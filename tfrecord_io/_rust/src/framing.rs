@@ -193,12 +193,15 @@ pub fn payloads<'a>(
 pub fn framed<T: AsRef<[u8]>>(payloads: &[T]) -> Vec<u8> {
     let size = payloads.iter().map(|payload| payload.as_ref().len() + OVERHEAD).sum();
     let mut out = Vec::with_capacity(size);
-    for payload in payloads.iter().map(AsRef::as_ref) {
-        out.extend_from_slice(&header(payload.len()));
-        out.extend_from_slice(payload);
-        out.extend_from_slice(&masked_crc(payload).to_le_bytes());
-    }
+    payloads.iter().for_each(|payload| put_frame(&mut out, payload.as_ref()));
     out
+}
+
+/// Append the frame of a payload.
+pub fn put_frame(out: &mut Vec<u8>, payload: &[u8]) {
+    out.extend_from_slice(&header(payload.len()));
+    out.extend_from_slice(payload);
+    out.extend_from_slice(&masked_crc(payload).to_le_bytes());
 }
 
 /// The first position from `start` on and before `stop` at which a whole frame with two fitting CRCs
