@@ -495,29 +495,6 @@ mod tests {
     }
 
     #[test]
-    fn counts_varints_as_they_are_read() {
-        let runs: [&[u8]; 8] = [
-            &[],
-            &[1],
-            &[0x80],
-            &[0x80, 1, 5, 0xff, 0xff, 3, 0, 0, 0x90, 0x80, 0],
-            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 7],
-            &[0xff; 10],
-            &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
-            &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 0x80],
-        ];
-        let expected = [Some(0), Some(1), None, Some(6), Some(2), None, None, None];
-        for (run, expected) in runs.into_iter().zip(expected) {
-            // With what does not belong to it behind it, or without.
-            for behind in [0, 9, 70, 90] {
-                let mut data = run.to_vec();
-                data.resize(run.len() + behind, 0);
-                assert_eq!(count(Span { at: 0, end: run.len() }, &data), expected, "{run:?}");
-            }
-        }
-    }
-
-    #[test]
     fn tells_where_ints_stand() {
         let mut packed = Packed::default();
         packed.pack(&[1, -1, 300]);
