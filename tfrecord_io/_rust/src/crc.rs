@@ -13,8 +13,8 @@ use {
 /// Data of fewer bytes is short.
 const SHORT: usize = 320;
 
-/// The lengths of payloads that gain by `masked_crcs`: shorter ones do not keep a processor from
-/// those behind them, and of longer ones what folds them does as many bytes at a time.
+/// The lengths of payloads that gain by `masked_crcs`: with shorter ones a processor begins the next
+/// by itself, and longer ones are folded, which takes as many bytes at a time.
 pub const ALIKE: Range<usize> = SHORT..1024;
 
 const MASK_DELTA: u32 = 0xa282_ead8;

@@ -101,7 +101,7 @@ fn room(capacity: usize, position: u64) -> Vec<u8> {
 const BLOCK_BYTES: usize = 128 * 1024;
 const BLOCK_ROWS: usize = 128;
 
-/// About how many bytes the records take.
+/// About how many bytes the records take: values, and what stands around each entry and each record.
 fn estimate(batch: &RecordBatch) -> usize {
     let overhead: usize = batch.schema_ref().fields().iter().map(|f| f.name().len() + 12).sum();
     let values: usize = batch
