@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_buffer::Buffer;
-use arrow_schema::{DataType, Schema, SchemaRef};
+use arrow_schema::{DataType, FieldRef, Schema, SchemaRef};
 use fearless_simd::{Level, Simd, dispatch};
 use hashbrown::HashMap;
 
@@ -75,14 +75,14 @@ impl Decoder {
                 })
             })
             .collect::<std::result::Result<Vec<_>, _>>()?;
-        if record_type == RecordType::ByteArray {
-            check_byte_array(&schema)?;
-        }
         let carried = schema
             .fields()
             .iter()
             .map(|field| field.as_ref().clone().with_data_type(carried(field.data_type())));
         let schema = Arc::new(Schema::new(carried.collect::<Vec<_>>()));
+        if record_type == RecordType::ByteArray {
+            check_byte_array(&schema)?;
+        }
         // Offsets in Arrow are 32 bits wide.
         let bounds = Bounds { batch_bytes: bounds.batch_bytes.min(i32::MAX as usize), ..bounds };
         Ok(Self::empty(schema, columns, record_type, unknown, bounds, cursor))
@@ -387,15 +387,11 @@ fn walker_for(
     walker
 }
 
-fn check_byte_array(schema: &SchemaRef) -> std::result::Result<(), String> {
-    let is_bytes = |data_type: &DataType| {
-        matches!(
-            data_type,
-            DataType::Binary | DataType::Utf8 | DataType::BinaryView | DataType::Utf8View
-        )
-    };
+/// `schema` is of the types that `carried` tells.
+fn check_byte_array(schema: &Schema) -> std::result::Result<(), String> {
+    let is_bytes = |f: &FieldRef| matches!(f.data_type(), DataType::Binary | DataType::BinaryView);
     // No column at all counts the records.
-    if schema.fields().len() <= 1 && schema.fields().iter().all(|f| is_bytes(f.data_type())) {
+    if schema.fields().len() <= 1 && schema.fields().iter().all(is_bytes) {
         Ok(())
     } else {
         Err("ByteArray records have one column, of binary or string".to_owned())

@@ -283,13 +283,6 @@ impl Strings {
 }
 
 impl Column {
-    fn lengths_at(&mut self, depth: usize) -> &mut Numbers<i32> {
-        while self.lengths.len() <= depth {
-            self.lengths.push(Numbers::default());
-        }
-        &mut self.lengths[depth]
-    }
-
     /// Add the rows of an array; `Err` names a type that is not summarized.
     pub fn update(&mut self, array: &ArrayRef) -> Result<(), String> {
         self.nulls += array.logical_null_count() as u64;
@@ -298,7 +291,10 @@ impl Column {
         let mut depth = 0;
         while let Some(lists) = array.as_list_opt::<i32>() {
             let ends = lists.value_offsets();
-            let numbers = self.lengths_at(depth);
+            if depth == self.lengths.len() {
+                self.lengths.push(Numbers::default());
+            }
+            let numbers = &mut self.lengths[depth];
             let (mut starts, mut lengths) = ([0; BLOCK], [0; BLOCK]);
             for_each_block(lists.len(), lists.nulls(), |rows| {
                 let lengths = &mut lengths[..rows.len()];
