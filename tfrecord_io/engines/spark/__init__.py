@@ -44,7 +44,7 @@ except ImportError as error:
         "the Spark adapter needs pyspark 4.2.1 or newer; install tfrecord-io[spark]"
     ) from error
 
-from tfrecord_io.engines.spark.conditions import as_spark, translated
+from tfrecord_io.engines.spark.conditions import analysis_error, as_spark, translated
 from tfrecord_io.engines.spark.filters import filters_text
 from tfrecord_io.engines.spark.options import REQUEST_OPTION
 from tfrecord_io.engines.spark.settings import Settings, is_connect, of_session
@@ -116,12 +116,11 @@ def _register_source(session: Any, settings: Settings) -> None:
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
-        raise AnalysisException(
-            message="a jar on Spark's class path brings the format already: take spark-tfrecord or "
+        raise analysis_error(
+            "DATA_SOURCE_ALREADY_EXISTS",
+            "a jar on Spark's class path brings the format already: take spark-tfrecord or "
             "spark-tensorflow-connector out of spark.jars and spark.jars.packages; their data sets "
             "are read without them",
-            errorClass="DATA_SOURCE_ALREADY_EXISTS",
-            messageParameters={},
         ) from error
 
 

@@ -32,7 +32,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.types import StructType
 
-from tfrecord_io.engines.spark.conditions import as_spark, translated
+from tfrecord_io.engines.spark.conditions import analysis_error, as_spark, translated
 from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
     DESCRIBE_OPTION,
@@ -235,11 +235,10 @@ def _check_registered(session: Any) -> None:
     known = session._jsparkSession.sessionState().dataSourceManager()
     if not known.dataSourceExists(NAMES[0]):
         # Spark's own condition, of which PySpark would show a trace of Java.
-        raise AnalysisException(
-            message="the format is not registered in this session; one made by newSession() needs "
+        raise analysis_error(
+            "DATA_SOURCE_NOT_FOUND",
+            "the format is not registered in this session; one made by newSession() needs "
             "it, too: tfrecord_io.engines.spark.register(session)",
-            errorClass="DATA_SOURCE_NOT_FOUND",
-            messageParameters={},
         )
 
 
@@ -344,10 +343,8 @@ def _ask(session: Any, path: Any, options: Mapping[str, str]) -> str:
         raise
     except Exception as error:
         # A store's own error, say. Spark's condition for it, had a worker raised it.
-        raise AnalysisException(
-            message=f"{type(error).__name__}: {error}",
-            errorClass="PYTHON_DATA_SOURCE_ERROR",
-            messageParameters={},
+        raise analysis_error(
+            "PYTHON_DATA_SOURCE_ERROR", f"{type(error).__name__}: {error}"
         ) from error
     return answer
 
@@ -408,9 +405,7 @@ def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[.
 
 def refusal(text: str) -> AnalysisException:
     """Return the error of what is not possible with this format."""
-    return AnalysisException(
-        message=text, errorClass="UNSUPPORTED_FEATURE.TFRECORD", messageParameters={}
-    )
+    return analysis_error("UNSUPPORTED_FEATURE.TFRECORD", text)
 
 
 def _save(
@@ -419,11 +414,10 @@ def _save(
     mode = _SAVE_MODES.get((told.mode or "error").lower())
     if mode is None:
         # Of Connect alone; a classic session has refused it before, under this condition.
-        raise AnalysisException(
-            message=f"there is no save mode {told.mode!r}; it must be append, overwrite, ignore, "
+        raise analysis_error(
+            "INVALID_SAVE_MODE",
+            f"there is no save mode {told.mode!r}; it must be append, overwrite, ignore, "
             "error, errorifexists or default",
-            errorClass="INVALID_SAVE_MODE",
-            messageParameters={},
         )
     session = told.session
     options = {

@@ -97,6 +97,11 @@ def in_words_of_spark() -> Iterator[None]:
         raise
 
 
+def analysis_error(condition: str, text: str) -> AnalysisException:
+    """Return an exception of Spark's with a condition of Spark's, or of this project's."""
+    return AnalysisException(message=text, errorClass=condition, messageParameters={})
+
+
 def as_spark(error: Exception) -> AnalysisException:
     """Return an error as an exception of Spark's, with the condition that fits."""
     condition = next((name for kind, name in _CONDITIONS if isinstance(error, kind)), None)
@@ -106,9 +111,7 @@ def as_spark(error: Exception) -> AnalysisException:
             ". In Spark they are fs.s3a.access.key and fs.s3a.secret.key, as settings of a classic "
             "session, or as options; Spark Connect passes on no secrets among its settings"
         )
-    return AnalysisException(
-        message=text, errorClass=condition or "TFRECORD_ERROR", messageParameters={}
-    )
+    return analysis_error(condition or "TFRECORD_ERROR", text)
 
 
 def as_raised(error: PySparkException) -> PySparkException:
@@ -118,9 +121,7 @@ def as_raised(error: PySparkException) -> PySparkException:
     found = _IN_TRACEBACK.search(str(error))
     if found is None:
         return error
-    return AnalysisException(
-        message=found["text"].strip(), errorClass=found["condition"], messageParameters={}
-    )
+    return analysis_error(found["condition"], found["text"].strip())
 
 
 @contextmanager

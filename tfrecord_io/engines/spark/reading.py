@@ -23,10 +23,9 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from tfrecord_io.engines.spark.conditions import in_words_of_spark, in_worker
+from tfrecord_io.engines.spark.conditions import analysis_error, in_words_of_spark, in_worker
 from tfrecord_io.engines.spark.filters import expression
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.engines.spark.types import conformed
@@ -108,12 +107,11 @@ def _check_case(names: Iterable[str]) -> None:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             # The condition of Spark's own sources.
-            raise AnalysisException(
-                message=f"the columns {other!r} and {name!r} differ in case alone, and Spark takes "
+            raise analysis_error(
+                "COLUMN_ALREADY_EXISTS",
+                f"the columns {other!r} and {name!r} differ in case alone, and Spark takes "
                 "them for one: give a schema with one of them, or set spark.sql.caseSensitive to "
                 "true",
-                errorClass="COLUMN_ALREADY_EXISTS",
-                messageParameters={},
             )
 
 

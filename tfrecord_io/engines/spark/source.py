@@ -10,12 +10,11 @@ import json
 from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tfrecord_io.engines.spark import reading, streaming, tables, writing
-from tfrecord_io.engines.spark.conditions import in_worker
+from tfrecord_io.engines.spark.conditions import analysis_error, in_worker
 from tfrecord_io.engines.spark.options import (
     CHECK_OPTION,
     DESCRIBE_OPTION,
@@ -175,11 +174,10 @@ def _readable(struct: StructType, options: ReadOptions) -> pa.Schema:
         ):
             # Spark's own condition for this column of its text formats.
             got = field.dataType.simpleString().upper() + ("" if field.nullable else " NOT NULL")
-            raise AnalysisException(
-                message=f"the column {field.name!r} for corrupt records must have the nullable "
+            raise analysis_error(
+                "INVALID_CORRUPT_RECORD_TYPE",
+                f"the column {field.name!r} for corrupt records must have the nullable "
                 f"BINARY type, but got {got}; damaged bytes are hardly ever text",
-                errorClass="INVALID_CORRUPT_RECORD_TYPE",
-                messageParameters={},
             )
         if field.name == options.path_column and not isinstance(field.dataType, StringType):
             raise SchemaMismatchError(

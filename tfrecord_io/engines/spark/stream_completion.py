@@ -21,8 +21,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pyspark.errors import AnalysisException
-
 from tfrecord_io.engines.spark.completion import (
     Reading,
     active,
@@ -37,7 +35,7 @@ from tfrecord_io.engines.spark.completion import (
     scala_sequence,
     schema_of,
 )
-from tfrecord_io.engines.spark.conditions import translated
+from tfrecord_io.engines.spark.conditions import analysis_error, translated
 from tfrecord_io.engines.spark.options import REQUEST_OPTION, STREAM_OPTION
 from tfrecord_io.engines.spark.settings import of_session
 
@@ -164,12 +162,11 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         if given and not given.startswith("{"):
             given = schema_of(told.session, given)
         if not given and not _may_infer(told):
-            raise AnalysisException(
-                message="a stream needs a schema: give one by schema(...), such as that of "
+            raise analysis_error(
+                "UNABLE_TO_INFER_SCHEMA",
+                "a stream needs a schema: give one by schema(...), such as that of "
                 "spark.read.format('tfrecord').load(path), or turn "
                 f"{_INFERENCE} on",
-                errorClass="UNABLE_TO_INFER_SCHEMA",
-                messageParameters={},
             )
         return load_columns(
             told.session, path, given, told.options, is_stream=True, stream_name=told.name

@@ -23,12 +23,11 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from tfrecord_io.commit.job import abort_job, aborted_by_errors, commit_job
-from tfrecord_io.engines.spark.conditions import in_words_of_spark
+from tfrecord_io.engines.spark.conditions import analysis_error, in_words_of_spark
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.types import arrow_schema, vector_columns, with_lists
 from tfrecord_io.engines.spark.workers import SentToTasks, keep_what_is_loaded
@@ -43,10 +42,9 @@ def plan(options: WriteOptions, struct: StructType, *, owner_pid: int | None = N
     """Begin a job; see `tfrecord_io.writing.plan.plan_write`."""
     if not struct.fields:
         # Spark's own condition; of such a frame it hands over no rows.
-        raise AnalysisException(
-            message="a frame without columns cannot be written: its rows hold nothing",
-            errorClass="EMPTY_SCHEMA_NOT_SUPPORTED_FOR_DATASOURCE",
-            messageParameters={},
+        raise analysis_error(
+            "EMPTY_SCHEMA_NOT_SUPPORTED_FOR_DATASOURCE",
+            "a frame without columns cannot be written: its rows hold nothing",
         )
     _check_names(struct.names, options.case_sensitive)
     schema = arrow_schema(struct)
@@ -80,11 +78,10 @@ def _check_names(names: Sequence[str], case_sensitive: bool) -> None:
         alike = name if case_sensitive else name.lower()
         if alike in seen:
             # Spark's own condition, in its words.
-            raise AnalysisException(
-                message=f"The column `{alike}` already exists. Choose another name or rename the "
+            raise analysis_error(
+                "COLUMN_ALREADY_EXISTS",
+                f"The column `{alike}` already exists. Choose another name or rename the "
                 "existing column.",
-                errorClass="COLUMN_ALREADY_EXISTS",
-                messageParameters={},
             )
         seen.add(alike)
 
