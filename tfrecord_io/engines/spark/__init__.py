@@ -46,7 +46,6 @@ except ImportError as error:
 
 from tfrecord_io.engines.spark.conditions import analysis_error, as_spark, translated
 from tfrecord_io.engines.spark.filters import filters_text
-from tfrecord_io.engines.spark.options import REQUEST_OPTION
 from tfrecord_io.engines.spark.settings import Settings, is_connect, of_session
 from tfrecord_io.engines.spark.source import NAMES, source_class
 
@@ -243,7 +242,7 @@ def write_tfrecord(
     names = [partition_by] if isinstance(partition_by, str) else list(partition_by)
     session = df.sparkSession
     _know_source(session)
-    asked = {
+    given = {
         "recordType": record_type,
         "compression": compression,
         "compressionLevel": compression_level,
@@ -251,13 +250,12 @@ def write_tfrecord(
         "float64": float64,
         "emptyPartition": empty_partition,
         **(options or {}),
-        **of_session(session).options(),
-        REQUEST_OPTION: completion.request(mode, names),
     }
+    asked = completion.options_of_write(session, _texts(given), mode, names)
     with translated():
         target = path_text(path)
-        if completion.is_needed(session, target, _texts(asked), df.schema):
-            completion.append(df, target, _texts(asked))
+        if completion.is_needed(session, target, asked, df.schema):
+            completion.append(session, df.write, target, asked)
 
 
 def _know_source(session: Any) -> None:

@@ -246,23 +246,39 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
     def load(
         self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
     ) -> Any:
-        told = kind.reading(self)
-        if not is_ours(format or told.source, told.session):
+        told = told_to_load(kind.reading, self, format, schema, options)
+        if told is None:
             return own(self, path, format, schema, **options)
-        self.options(**options)
-        if format is not None:
-            self.format(format)
-        if schema is not None:
-            self.schema(schema)
-        told = kind.reading(self)
-        given = told.schema
-        if given and not given.startswith("{"):
-            given = schema_of(told.session, given)
         if (told.source or "").lower() == CONNECTOR_NAME:
             path, told = _of_connector(path, told)
-        return load_columns(told.session, path, given, told.options)
+        return load_columns(told.session, path, told.schema, told.options)
 
     return load
+
+
+def told_to_load(
+    reading: Callable[[Any], Reading],
+    reader: Any,
+    format: str | None,
+    schema: Any,
+    options: Mapping[str, Any],
+) -> Reading | None:
+    """Tell a reader the arguments of its `load`, and return all that it was told by then.
+
+    The schema is JSON. None, with nothing told, if it is to read another format.
+    """
+    told = reading(reader)
+    if not is_ours(format or told.source, told.session):
+        return None
+    reader.options(**options)
+    if format is not None:
+        reader.format(format)
+    if schema is not None:
+        reader.schema(schema)
+    told = reading(reader)
+    if told.schema and not told.schema.startswith("{"):
+        told = replace(told, schema=schema_of(told.session, told.schema))
+    return told
 
 
 def _of_connector(path: Any, told: Reading) -> tuple[Any, Reading]:
@@ -359,7 +375,13 @@ def _is_in(folder: str) -> bool:
 
 def _load(reader: Any, path: Any, options: Mapping[str, str]) -> Any:
     reader = reader.format(NAMES[0]).options(**options)
-    return _replaced.get((type(reader), "load"), type(reader).load)(reader, path)
+    return _own(reader, "load")(reader, path)
+
+
+def _own(made: Any, name: str) -> Callable[..., Any]:
+    """Return Spark's own method of an object's class, whether it is completed or not."""
+    owner = type(made)
+    return _replaced.get((owner, name)) or getattr(owner, name)
 
 
 def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
@@ -382,7 +404,7 @@ def _completed_save(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
         told = kind.writing(self)
         if told.is_bucketed:
             raise refusal("'save' supports neither bucketBy nor sortBy; use partitionBy")
-        _save(kind, own, self, path, told)
+        _save(kind, self, path, told)
 
     return save
 
@@ -408,9 +430,7 @@ def refusal(text: str) -> AnalysisException:
     return analysis_error("UNSUPPORTED_FEATURE.TFRECORD", text)
 
 
-def _save(
-    kind: _Kind, own: Callable[..., Any], writer: Any, path: str | None, told: _Writing
-) -> None:
+def _save(kind: _Kind, writer: Any, path: str | None, told: _Writing) -> None:
     mode = _SAVE_MODES.get((told.mode or "error").lower())
     if mode is None:
         # Of Connect alone; a classic session has refused it before, under this condition.
@@ -419,23 +439,25 @@ def _save(
             f"there is no save mode {told.mode!r}; it must be append, overwrite, ignore, "
             "error, errorifexists or default",
         )
-    session = told.session
-    options = {
-        **of_session(session).options(),
-        **told.options,
-        REQUEST_OPTION: request(mode, told.partition_by),
-    }
+    options = options_of_write(told.session, told.options, mode, told.partition_by)
     with translated():
-        if not is_needed(session, path, options, kind.columns(writer)):
-            return
-        _append(own, session, kind.fresh(writer), path, options)
+        if is_needed(told.session, path, options, kind.columns(writer)):
+            append(told.session, kind.fresh(writer), path, options)
 
 
-def append(df: Any, path: str, options: Mapping[str, str]) -> None:
-    """Have Spark write a frame with these options, which say the rest."""
-    writer = df.write
-    own = _replaced.get((type(writer), "save"), type(writer).save)
-    _append(own, df.sparkSession, writer, path, options)
+def options_of_write(
+    session: Any, given: Mapping[str, str], mode: str, partition_by: Sequence[str]
+) -> dict[str, str]:
+    """Return the options of a write, with what Spark would not let through among them."""
+    request = {"mode": mode, "partition_by": list(partition_by)}
+    return {**of_session(session).options(), **given, REQUEST_OPTION: json.dumps(request)}
+
+
+def append(session: Any, writer: Any, path: str | None, options: Mapping[str, str]) -> None:
+    """Have Spark add the rows of a fresh writer's frame; the options say the rest."""
+    with small_batches(session, writer._df), active(session):
+        own = _own(writer, "save")
+        own(writer.format(NAMES[0]).mode("append").options(**options), path)
 
 
 @contextlib.contextmanager
@@ -457,18 +479,6 @@ def active(session: Any) -> Iterator[None]:
             sessions.setActiveSession(before.get())
         else:
             sessions.clearActiveSession()
-
-
-def _append(
-    own: Callable[..., Any], session: Any, writer: Any, path: str | None, options: Mapping[str, str]
-) -> None:
-    with small_batches(session, writer._df), active(session):
-        own(writer.format(NAMES[0]).mode("append").options(**options), path)
-
-
-def request(mode: str, partition_by: Sequence[str]) -> str:
-    """Return the value of the option that says what Spark would not let through."""
-    return json.dumps({"mode": mode, "partition_by": list(partition_by)})
 
 
 def is_needed(session: Any, path: str | None, options: Mapping[str, str], columns: Any) -> bool:

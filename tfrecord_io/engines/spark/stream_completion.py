@@ -29,15 +29,14 @@ from tfrecord_io.engines.spark.completion import (
     is_ours,
     java_field,
     load_columns,
+    options_of_write,
     refusal,
-    request,
     scala_map,
     scala_sequence,
-    schema_of,
+    told_to_load,
 )
 from tfrecord_io.engines.spark.conditions import analysis_error, translated
-from tfrecord_io.engines.spark.options import REQUEST_OPTION, STREAM_OPTION
-from tfrecord_io.engines.spark.settings import of_session
+from tfrecord_io.engines.spark.options import STREAM_OPTION
 
 _INFERENCE = "spark.sql.streaming.schemaInference"
 
@@ -151,17 +150,10 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
     def load(
         self: Any, path: Any = None, format: str | None = None, schema: Any = None, **options: Any
     ) -> Any:
-        told = kind.reading(self)
-        if not is_ours(format or told.source, told.session):
+        told = told_to_load(kind.reading, self, format, schema, options)
+        if told is None:
             return own(self, path, format, schema, **options)
-        self.options(**options)
-        if schema is not None:
-            self.schema(schema)
-        told = kind.reading(self)
-        given = told.schema
-        if given and not given.startswith("{"):
-            given = schema_of(told.session, given)
-        if not given and not _may_infer(told):
+        if not told.schema and not _may_infer(told):
             raise analysis_error(
                 "UNABLE_TO_INFER_SCHEMA",
                 "a stream needs a schema: give one by schema(...), such as that of "
@@ -169,7 +161,7 @@ def _completed_load(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:
                 f"{_INFERENCE} on",
             )
         return load_columns(
-            told.session, path, given, told.options, is_stream=True, stream_name=told.name
+            told.session, path, told.schema, told.options, is_stream=True, stream_name=told.name
         )
 
     return load
@@ -207,12 +199,8 @@ def _completed_start(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]
                 f"files can only be appended to, and outputMode is {told.output_mode}: use append, "
                 "or foreachBatch with df.write"
             )
-        asked = {
-            **of_session(told.session).options(),
-            **told.options,
-            REQUEST_OPTION: request("append", told.partition_by),
-            STREAM_OPTION: secrets.token_hex(16),
-        }
+        asked = options_of_write(told.session, told.options, "append", told.partition_by)
+        asked[STREAM_OPTION] = secrets.token_hex(16)
         with translated():
             is_needed(told.session, path, asked, kind.columns(self))
         self.options(**asked)
