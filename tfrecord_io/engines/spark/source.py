@@ -94,17 +94,17 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
     @in_worker
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return what reads these columns."""
-        options = read_options(tables.options_to_read(schema, self.options), self._settings)
-        kind = reading.FilteringReader if options.push_filters else reading.Reader
-        return kind(self._rows(options, schema))
+        rows = self._rows(schema)
+        kind = reading.FilteringReader if rows.options.push_filters else reading.Reader
+        return kind(rows)
 
     @in_worker
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return what reads these columns of files as they come."""
-        options = read_options(tables.options_to_read(schema, self.options), self._settings)
-        return streaming.StreamReader(self._rows(options, schema))
+        return streaming.StreamReader(self._rows(schema))
 
-    def _rows(self, options: ReadOptions, schema: StructType) -> reading.Rows:
+    def _rows(self, schema: StructType) -> reading.Rows:
+        options = read_options(tables.options_to_read(schema, self.options), self._settings)
         told = json.loads(self.options.get(STORED_OPTION, "null"))
         stored = self._stored if told is None else schema_from_json(told)
         was_found = stored is not None or STORED_OPTION in self.options
@@ -132,32 +132,39 @@ class TFRecordSource(DataSource):  # type: ignore[misc]
 
 
 def _described(asked: ReadOptions, given: str, missing: Missing) -> str:
-    """Return the columns of a read as JSON: Spark's, and their types in the records."""
-    if not given:
-        found = reading.plan(asked, columns=asked.columns, schema_only=True)
-        struct, stored = spark_schema(found.schema), schema_to_json(_types_in_records(found))
-    else:
-        struct, stored = StructType.fromJson(json.loads(given)), None
-        readable = _readable(struct, asked)
-        if asked.on_corrupt == "keep":
-            # As in Spark's own sources: what is damaged is a row of nulls.
-            struct = StructType(
-                [StructField(one.name, one.dataType, True, one.metadata) for one in struct]
-            )
-            readable = arrow_schema(struct)
-        plan = reading.plan(asked, schema=readable, columns=asked.columns, missing=missing)
-        names = plan.schema.names
-        fields = {field.name: field for field in struct}
-        added = pa.schema([field for field in plan.schema if field.name not in fields])
-        fields |= {field.name: field for field in spark_schema(added)}
-        if asked.columns is None:
-            # As in Spark's own sources: partition columns come last, named by the schema or not.
-            # The path's comes behind them, as without a schema.
-            last = [*plan.partition_schema.names, asked.path_column]
-            own = [name for name in struct.names if name not in last]
-            names = [*dict.fromkeys((*own, *names))]
-        struct = StructType([fields[name] for name in names])
-    return json.dumps({"columns": struct.jsonValue(), "stored": stored})
+    """Return the columns of a read as JSON: Spark's, and their types in the records.
+
+    `given` are the columns that the user gave, as JSON; empty where they are to be found.
+    """
+    if given:
+        struct = _completed(asked, StructType.fromJson(json.loads(given)), missing)
+        return json.dumps({"columns": struct.jsonValue(), "stored": None})
+    plan = reading.plan(asked, columns=asked.columns, schema_only=True)
+    stored = schema_to_json(_types_in_records(plan))
+    return json.dumps({"columns": spark_schema(plan.schema).jsonValue(), "stored": stored})
+
+
+def _completed(asked: ReadOptions, struct: StructType, missing: Missing) -> StructType:
+    """Return the columns of a read of these, with those of folders and the path among them."""
+    readable = _readable(struct, asked)
+    if asked.on_corrupt == "keep":
+        # As in Spark's own sources: what is damaged is a row of nulls.
+        struct = StructType(
+            [StructField(one.name, one.dataType, True, one.metadata) for one in struct]
+        )
+        readable = arrow_schema(struct)
+    plan = reading.plan(asked, schema=readable, columns=asked.columns, missing=missing)
+    names = plan.schema.names
+    fields = {field.name: field for field in struct}
+    added = pa.schema([field for field in plan.schema if field.name not in fields])
+    fields |= {field.name: field for field in spark_schema(added)}
+    if asked.columns is None:
+        # As in Spark's own sources: partition columns come last, named by the schema or not.
+        # The path's comes behind them, as without a schema.
+        last = [*plan.partition_schema.names, asked.path_column]
+        own = [name for name in struct.names if name not in last]
+        names = [*dict.fromkeys((*own, *names))]
+    return StructType([fields[name] for name in names])
 
 
 def _types_in_records(plan: ScanPlan) -> pa.Schema:
