@@ -65,14 +65,12 @@ def plan(
     Of the columns of a `schema` those for paths and for damaged bytes are not looked for in the
     records.
     """
-    if schema is not None:
-        schema = pa.schema([field for field in schema if field.name != options.path_column])
     corrupt_column = options.corrupt_column
-    if schema is not None and corrupt_column is not None:
-        if corrupt_column in schema.names:
-            schema = pa.schema([field for field in schema if field.name != corrupt_column])
-        else:
+    if schema is not None:
+        schema = _without(schema, options.path_column)
+        if corrupt_column not in schema.names:
             corrupt_column = None
+        schema = _without(schema, corrupt_column)
     selection = replace(_selection(options), was_seen=was_seen, missing=missing)
     sample = None
     if schema is None and options.sampling_ratio is not None:
@@ -99,6 +97,10 @@ def plan(
         _check_case(found.schema.names)
     # Small batches, so that the JVM need not wait long for the first one.
     return replace(found, options=replace(found.options, batch_bytes=_BATCH_BYTES))
+
+
+def _without(schema: pa.Schema, name: str | None) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name != name])
 
 
 def _check_case(names: Iterable[str]) -> None:
