@@ -209,8 +209,7 @@ class _Texts:
                 )
 
     def text(self, name: str) -> str | None:
-        found = self._texts.get(name.lower())
-        return found if found else None
+        return self._texts.get(name.lower()) or None
 
     def flag(self, name: str, default: bool) -> bool:
         found = self.text(name)
@@ -481,19 +480,7 @@ def write_options(
     mode = request.get("mode") or ("overwrite" if overwrite else "append")
     if _is_dynamic(texts, settings) and mode == "overwrite" and partition_by:
         mode = "overwrite_partitions"
-    locality = texts.text("writeLocality") or "distributed"
-    if locality not in ("distributed", "local"):
-        raise OptionError(f"writeLocality is {locality!r}; it must be distributed or local")
-    if locality == "local" and mode.startswith("overwrite"):
-        raise OptionError(
-            "overwrite is not possible with writeLocality=local, since the driver does not see the "
-            "disks of the workers: remove the old folders, or append"
-        )
-    if locality == "local" and settings.speculation:
-        raise OptionError(
-            "writeLocality=local is not possible with spark.speculation: each task commits by "
-            "itself, so a task that runs twice would add its rows twice"
-        )
+    is_local = _is_local(texts, settings, mode)
     most = texts.number("maxRecordsPerFile")
     if most is None:
         most = settings.max_records_per_file
@@ -511,7 +498,7 @@ def write_options(
         empty_partition=texts.choice("emptyPartition", EmptyPartition, "error"),
         codec=texts.choice("implementation", CodecName, "auto"),
         time_zone=time_zone(texts.text("timeZone") or settings.time_zone),
-        is_local=locality == "local",
+        is_local=is_local,
         case_sensitive=settings.case_sensitive,
         stream=options.get(STREAM_OPTION, ""),
     )
@@ -525,6 +512,26 @@ def _partition_by(asked: Sequence[str], option: tuple[str, ...] | None) -> tuple
             "the option: give one"
         )
     return tuple(asked) or option or ()
+
+
+def _is_local(texts: _Texts, settings: Settings, mode: str) -> bool:
+    """Return whether tasks write to disks of their own machines, where that is possible."""
+    locality = texts.text("writeLocality") or "distributed"
+    if locality not in ("distributed", "local"):
+        raise OptionError(f"writeLocality is {locality!r}; it must be distributed or local")
+    if locality == "distributed":
+        return False
+    if mode.startswith("overwrite"):
+        raise OptionError(
+            "overwrite is not possible with writeLocality=local, since the driver does not see the "
+            "disks of the workers: remove the old folders, or append"
+        )
+    if settings.speculation:
+        raise OptionError(
+            "writeLocality=local is not possible with spark.speculation: each task commits by "
+            "itself, so a task that runs twice would add its rows twice"
+        )
+    return True
 
 
 def _is_dynamic(texts: _Texts, settings: Settings) -> bool:
