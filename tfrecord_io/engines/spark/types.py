@@ -116,6 +116,17 @@ def vector_columns(struct: StructType) -> tuple[str, ...]:
     return tuple(field.name for field in struct.fields if is_vector(field.dataType))
 
 
+#: What Spark lacks, as the next wider type that it has; no record holds more than a long.
+_WIDER: dict[pa.DataType, DataType] = {
+    pa.uint8(): ShortType(),
+    pa.uint16(): IntType(),
+    pa.uint32(): LongType(),
+    pa.uint64(): LongType(),
+    pa.float16(): FloatType(),
+    pa.date64(): DateType(),
+}
+
+
 def spark_schema(schema: pa.Schema) -> StructType:
     """Return the Spark columns that an Arrow schema of TFRecord types is read as.
 
@@ -134,20 +145,13 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def _spark_type(t: pa.DataType) -> DataType:
     if is_any_list(t):
         return ArrayType(_spark_type(t.value_type))
-    if pat.is_uint8(t):
-        return ShortType()
-    if pat.is_uint16(t):
-        return IntType()
-    if pat.is_uint32(t) or pat.is_uint64(t) or pat.is_time(t):
+    if t in _WIDER:
+        return _WIDER[t]
+    if pat.is_time(t):
         return LongType()
-    if pat.is_float16(t):
-        return FloatType()
-    if pat.is_date64(t):
-        return DateType()
-    if pat.is_decimal(t) and (t.precision > 38 or not 0 <= t.scale <= t.precision):
-        return DoubleType()
     if pat.is_decimal(t):
-        return DecimalType(t.precision, t.scale)
+        is_known = t.precision <= 38 and 0 <= t.scale <= t.precision
+        return DecimalType(t.precision, t.scale) if is_known else DoubleType()
     return from_arrow_type(t)
 
 
