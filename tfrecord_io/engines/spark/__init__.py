@@ -180,27 +180,23 @@ def read_tfrecord(
     except OptionError as error:
         raise as_spark(error) from error
     _know_source(session)
-    found: dict[str, Any] = {
+    defaults = {
         "recordType": record_type,
         "compression": compression,
         **_ON_CORRUPT[on_corrupt],
-        **(options or {}),
     }
-    if path_column is not None:
-        found["pathColumn"] = path_column
-    if corrupt_column is not None:
-        found["columnNameOfCorruptRecord"] = corrupt_column
-    if filters_told is not None:
-        found["filters"] = filters_told
-    if columns_told is not None:
-        found["columns"] = columns_told
+    named = {
+        "pathColumn": path_column,
+        "columnNameOfCorruptRecord": corrupt_column,
+        "filters": filters_told,
+        "columns": columns_told,
+    }
+    found = _texts({**defaults, **(options or {})}) | _texts(named)
     if isinstance(schema, str):
         given = completion.schema_of(session, schema)
     else:
         given = "" if schema is None else schema.json()
-    return completion.load_columns(
-        session, paths if len(paths) > 1 else paths[0], given, _texts(found)
-    )
+    return completion.load_columns(session, paths if len(paths) > 1 else paths[0], given, found)
 
 
 def write_tfrecord(
