@@ -27,7 +27,7 @@ from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.errors import DatasetExistsError, OptionError
 from tfrecord_io.layout import is_read_with
-from tfrecord_io.plan import ScanPlan
+from tfrecord_io.plan import CleanResult, ScanPlan
 from tfrecord_io.reading.plan import plan_files, plan_scan
 from tfrecord_io.reading.tasks import counting
 from tfrecord_io.records.index_files import write_index
@@ -141,6 +141,16 @@ def _write_table(console: Console, schema: pa.Schema, batches: Iterator[pa.Recor
     table.write_rest()
 
 
+def _show_result(result: dict[str, Any], lines: Iterable[str | Text], is_json: bool) -> None:
+    """Write what a command did: as JSON for a program, in lines for a person."""
+    if is_json or not is_terminal(sys.stdout):
+        write(json_line(result))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for line in lines:
+        console.print(line)
+
+
 @program.command()
 @arguments.sources
 @arguments.target
@@ -178,14 +188,11 @@ def convert(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> 
             **how,
         )
     seconds = time.perf_counter() - began
-    console = Console(highlight=False, soft_wrap=True)
-    if is_json or not is_terminal(sys.stdout):
-        write(json_line(dataclasses.asdict(result)))
-        return
-    console.print(
+    done = (
         f"{counted(result.rows, 'row')} in {counted(result.files, 'file')}, "
         f"{decimal(result.bytes)} of {result.to_format}, in {seconds:.1f} s"
     )
+    _show_result(dataclasses.asdict(result), [done], is_json)
 
 
 @program.command()
@@ -290,14 +297,9 @@ def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
     """Read every byte and tell what is damaged, missing or not what was written."""
     with bytes_bar("verifying") as show:
         report = tfrecord_io.verify(list(path), progress=show, **how)
-    console = Console(highlight=False, soft_wrap=True)
-    if is_json or not is_terminal(sys.stdout):
-        write(json_line(dataclasses.asdict(report)))
-    else:
-        for fault in report.faults:
-            console.print(fault_text(fault))
-        records, files = counted(report.records, "sound record"), counted(report.files, "file")
-        console.print(f"{records} in {files}, {decimal(report.bytes)}")
+    records, files = counted(report.records, "sound record"), counted(report.files, "file")
+    done = f"{records} in {files}, {decimal(report.bytes)}"
+    _show_result(dataclasses.asdict(report), [*map(fault_text, report.faults), done], is_json)
     if not report.is_sound:
         raise SystemExit(DATA)
 
@@ -320,14 +322,9 @@ def repair(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> N
     """
     with bytes_bar("repairing") as show:
         report = tfrecord_io.repair(list(source), target, progress=show, **how)
-    console = Console(highlight=False, soft_wrap=True)
-    if is_json or not is_terminal(sys.stdout):
-        write(json_line(dataclasses.asdict(report)))
-        return
-    for fault in report.faults:
-        console.print(fault_text(fault))
     records, files = counted(report.records, "sound record"), counted(report.files, "file")
-    console.print(f"{records} to {files}, {decimal(report.bytes)}")
+    done = f"{records} to {files}, {decimal(report.bytes)}"
+    _show_result(dataclasses.asdict(report), [*map(fault_text, report.faults), done], is_json)
 
 
 @program.command()
@@ -345,11 +342,8 @@ def index(source: tuple[str, ...], target: str, is_json: bool, **how: Any) -> No
     indexes are replaced, and nothing else is.
     """
     result = write_index(source[0] if len(source) == 1 else list(source), target, **how)
-    console = Console(highlight=False, soft_wrap=True)
-    if is_json or not is_terminal(sys.stdout):
-        write(json_line(dataclasses.asdict(result)))
-        return
-    console.print(f"{counted(result.records, 'record')} of {counted(result.files, 'file')}")
+    done = f"{counted(result.records, 'record')} of {counted(result.files, 'file')}"
+    _show_result(dataclasses.asdict(result), [done], is_json)
 
 
 @program.command()
@@ -385,30 +379,30 @@ def clean(
     result = clean_target(
         path, storage_options, dry_run=not yes, forget_missing=forget_missing, **stale
     )
-    console = Console(highlight=False, soft_wrap=True)
-    if is_json or not is_terminal(sys.stdout):
-        write(json_line({**dataclasses.asdict(result), "done": yes}))
-        return
-    finished, removed = ("finished", "removed") if yes else ("would finish", "would remove")
+    told = {**dataclasses.asdict(result), "done": yes}
+    _show_result(told, _lines_of_clean(result, is_done=yes), is_json)
+
+
+def _lines_of_clean(result: CleanResult, *, is_done: bool) -> Iterator[str | Text]:
+    """Give what was cleaned, or would be, as lines for a person."""
+    finished, removed = ("finished", "removed") if is_done else ("would finish", "would remove")
     for word, what, jobs in (
         (finished, "decided, not published in full", result.finished),
         (removed, "staged, never committed", result.removed),
         ("left alone", "may still run", result.running),
     ):
         for job in jobs:
-            console.print(
-                Text.assemble((word, "bold"), f" job {printable(job)} ", (f"({what})", "dim"))
-            )
+            yield Text.assemble((word, "bold"), f" job {printable(job)} ", (f"({what})", "dim"))
     if result.uploads:
-        word, uploads = "aborted" if yes else "would abort", counted(result.uploads, "open upload")
-        note = ("(of no job that runs)", "dim")
-        console.print(Text.assemble((word, "bold"), f" {uploads} ", note))
+        word = "aborted" if is_done else "would abort"
+        uploads = counted(result.uploads, "open upload")
+        yield Text.assemble((word, "bold"), f" {uploads} ", ("(of no job that runs)", "dim"))
     for path in result.forgotten:
-        word = "forgot" if yes else "would forget"
+        word = "forgot" if is_done else "would forget"
         note = ("(gone, or of another length than the manifest says)", "dim")
-        console.print(Text.assemble((word, "bold"), f" {printable(path)} ", note))
+        yield Text.assemble((word, "bold"), f" {printable(path)} ", note)
     changes = result.finished or result.removed or result.uploads or result.forgotten
     if not (changes or result.running):
-        console.print("nothing to clean")
-    elif not yes and changes:
-        console.print("nothing was changed; --yes does it", style="dim")
+        yield "nothing to clean"
+    elif not is_done and changes:
+        yield Text("nothing was changed; --yes does it", "dim")
