@@ -260,6 +260,19 @@ html = click.option(
 as_json = click.option("--json", "is_json", is_flag=True, help="JSON lines on a terminal too.")
 
 
+def _choice(
+    name: str, choices: object, default: str, help_text: str | None = None
+) -> Callable[[Function], Function]:
+    """Return an option whose value is one of a literal type's."""
+    return click.option(
+        name,
+        type=click.Choice(get_args(choices)),
+        default=default,
+        show_default=True,
+        help=help_text,
+    )
+
+
 def _storage_options(name: str, help_text: str) -> Callable[[Function], Function]:
     return click.option(
         f"--{name.replace('_', '-')}",
@@ -299,16 +312,8 @@ threads = click.option(
     type=click.IntRange(min=1),
     help="Default: one for each core, at least four for a remote store.",
 )
-record_type = click.option(
-    "--record-type", type=click.Choice(get_args(RecordType)), default="Example", show_default=True
-)
-on_corrupt = click.option(
-    "--on-corrupt",
-    type=click.Choice(get_args(OnCorrupt)),
-    default="raise",
-    show_default=True,
-    help="What becomes of damaged files.",
-)
+record_type = _choice("--record-type", RecordType, "Example")
+on_corrupt = _choice("--on-corrupt", OnCorrupt, "raise", "What becomes of damaged files.")
 columns = click.option(
     "--columns",
     metavar="NAME,...",
@@ -372,13 +377,7 @@ formats = together(
     click.option("--to-format", metavar="NAME", help="Default: told by the target's name."),
 )
 saving = together(
-    click.option(
-        "--mode",
-        type=click.Choice(get_args(SaveMode)),
-        default="error",
-        show_default=True,
-        help="What becomes of data that are there.",
-    ),
+    _choice("--mode", SaveMode, "error", "What becomes of data that are there."),
     click.option(
         "--compression",
         metavar="NAME",
@@ -401,18 +400,16 @@ writing = together(
         metavar="N",
         help="Begin another file after so many rows.",
     ),
-    click.option(
+    _choice(
         "--float64",
-        type=click.Choice(get_args(Float64Mode)),
-        default="warn",
-        show_default=True,
-        help="What to do about values that TFRecord's 32-bit floats cannot hold exactly.",
+        Float64Mode,
+        "warn",
+        "What to do about values that TFRecord's 32-bit floats cannot hold exactly.",
     ),
-    click.option(
+    _choice(
         "--empty-partition",
-        type=click.Choice(get_args(EmptyPartition)),
-        default="error",
-        show_default=True,
-        help="What to do about empty strings in partition columns.",
+        EmptyPartition,
+        "error",
+        "What to do about empty strings in partition columns.",
     ),
 )
