@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pat
 
 from tfrecord_io.arrow_views import without_any_views, without_dictionary_views
-from tfrecord_io.compression import Compression, Map, compressor, suffix
+from tfrecord_io.compression import Compression, Compressor, Map, compressor, suffix
 from tfrecord_io.errors import EncodeError, OptionError, UnsupportedTypeError
 from tfrecord_io.formats import get_format
 from tfrecord_io.formats.base import (
@@ -119,39 +119,24 @@ def _normal(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 class _SinkFile(io.RawIOBase):
-    """A sink as a file object; closing it leaves the sink open."""
+    """A sink as a file object, through a compressor or not; closing it leaves the sink open."""
 
-    def __init__(self, sink: Sink) -> None:
+    def __init__(self, sink: Sink, stream: Compressor | None) -> None:
         self._sink = sink
+        self._stream = stream
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: Any) -> int:
         copied = bytes(data)
-        self._sink.write(copied)
-        return len(copied)
-
-
-class _CompressedFile(io.RawIOBase):
-    """A sink as a file object that compresses what is written."""
-
-    def __init__(
-        self, sink: Sink, compression: Compression, level: int | None, map_pieces: Map
-    ) -> None:
-        self._sink = sink
-        self._stream = compressor(compression, level, map_pieces)
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        copied = bytes(data)
-        self._sink.write(self._stream.compress(copied))
+        self._sink.write(copied if self._stream is None else self._stream.compress(copied))
         return len(copied)
 
     def finish(self) -> None:
-        self._sink.write(self._stream.flush())
+        """Write what the compressor holds."""
+        if self._stream is not None:
+            self._sink.write(self._stream.flush())
 
 
 class _Writer:
@@ -162,13 +147,14 @@ class _Writer:
     ) -> None:
         self._sink = sink
         self._is_grouped = found.is_grouped
-        self._compressed: _CompressedFile | None = None
         inner, level = job.compression, job.compression_level
-        stream: io.RawIOBase = _SinkFile(sink)
+        stream = None
         if found.is_wrapped and inner is not None:
-            stream = self._compressed = _CompressedFile(sink, inner, level, map_pieces)
+            stream = compressor(inner, level, map_pieces)
             inner, level = None, None
-        self._table: TableWriter = found.open_writer(cast("BinaryIO", stream), schema, inner, level)
+        self._file = _SinkFile(sink, stream)
+        file = cast("BinaryIO", self._file)
+        self._table: TableWriter = found.open_writer(file, schema, inner, level)
         self._rows = 0
         self._held: list[pa.RecordBatch] = []
         self._held_rows = 0
@@ -201,8 +187,7 @@ class _Writer:
     def close(self) -> WrittenFile:
         self._write_group()
         self._table.close()
-        if self._compressed is not None:
-            self._compressed.finish()
+        self._file.finish()
         staged = self._sink.close()
         return WrittenFile(staged=staged, rows=self._rows, bytes=self._sink.size)
 
