@@ -45,7 +45,7 @@ def time_texts(times: pa.Array) -> list[str | None]:
         times = times.cast(t := pa.timestamp(t.unit, "UTC"))
     if not is_day_or_instant(t):
         return times.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
-    units, number = units_of_a_day(t), _number(t)
+    units, number = units_of_a_day(t), storage_integer(t)
     numbers = times.view(number)
     first, end = _FIRST_DAY * units, END_DAY * units
     least, most = pc.min_max(numbers).as_py().values()
@@ -79,7 +79,7 @@ def far_times(texts: pa.Array, t: pa.DataType) -> pa.Array:
     is_far = pc.match_substring_regex(texts, _FAR)
     if not pc.any(is_far).as_py():
         return texts
-    units, number = units_of_a_day(t), _number(t)
+    units, number = units_of_a_day(t), storage_integer(t)
     near: list[str | None] = []
     moves: list[int] = []
     for text, far in zip(texts.to_pylist(), is_far.to_pylist(), strict=True):
@@ -104,5 +104,6 @@ def units_of_a_day(t: pa.DataType) -> int:
     return 1 if pat.is_date32(t) else UNITS_OF_A_DAY["ms" if pat.is_date64(t) else t.unit]
 
 
-def _number(t: pa.DataType) -> pa.DataType:
+def storage_integer(t: pa.DataType) -> pa.DataType:
+    """Return the type of the integers that dates, times, timestamps or durations are."""
     return pa.int32() if t.bit_width == 32 else pa.int64()

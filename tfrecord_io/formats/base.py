@@ -41,7 +41,7 @@ from tfrecord_io.plan import ScanFile
 from tfrecord_io.reading.source import read_head
 from tfrecord_io.schema import leaf_type
 from tfrecord_io.storage import Storage
-from tfrecord_io.time_text import END_DAY, is_day_or_instant, units_of_a_day
+from tfrecord_io.time_text import END_DAY, is_day_or_instant, storage_integer, units_of_a_day
 
 #: A large file is divided into pieces of about so many bytes, where its format allows it.
 PIECE_BYTES = 128 * 1024 * 1024
@@ -468,7 +468,7 @@ def _refuse_beyond(
     name: str, array: pa.Array, row_offset: int, first: int, end: int, what: str
 ) -> None:
     """Raise `EncodeError` for the first time whose number is not in a range."""
-    number = pa.int32() if leaf_type(array.type).bit_width == 32 else pa.int64()
+    number = storage_integer(leaf_type(array.type))
 
     def is_beyond(part: pa.Array) -> bool:
         least, most = pc.min_max(leaves(part).view(number)).as_py().values()

@@ -29,6 +29,7 @@ from tfrecord_io.formats.base import (
 )
 from tfrecord_io.formats.exact import leaves
 from tfrecord_io.schema import is_any_list, leaf_type
+from tfrecord_io.time_text import storage_integer
 
 #: Rows that are decoded at a time, or fewer large ones.
 _BATCH_ROWS = 65_536
@@ -405,7 +406,7 @@ def _check(array: pa.Array) -> None:
         _check_hollow(array)
         _check(array.values)
     else:
-        array.view(pa.int32() if t.bit_width == 32 else pa.int64()).validate(full=True)
+        array.view(storage_integer(t)).validate(full=True)
 
 
 def _check_hollow(array: pa.Array) -> None:

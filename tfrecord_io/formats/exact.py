@@ -23,6 +23,7 @@ import pyarrow.types as pat
 from tfrecord_io.arrow_views import without_any_views, without_dictionary_views
 from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 from tfrecord_io.schema import is_any_list, is_bytes, is_text, leaf_type, storage_type, with_leaf
+from tfrecord_io.time_text import storage_integer
 
 #: Up to here every integer is a float64.
 INTEGERS_END = 2**53
@@ -137,7 +138,7 @@ def _check(source: pa.DataType, target: pa.DataType) -> _Check | None:
             return _same_sizes
     if pat.is_time(source) and is_text(target):
         # The text of others is that they are out of range.
-        number = pa.int32() if source.bit_width == 32 else pa.int64()
+        number = storage_integer(source)
         return lambda before, _: _is_in_a_day(before.view(number), before)
     if pat.is_date(source) or pat.is_timestamp(source):
         if is_text(target):

@@ -14,7 +14,7 @@ import pyarrow.types as pat
 
 from tfrecord_io.cast_leaves import UNITS_OF_A_DAY
 from tfrecord_io.schema import leaf_type, schema_from_json
-from tfrecord_io.time_text import time_texts
+from tfrecord_io.time_text import storage_integer, time_texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def typed(value: float | None, t: pa.DataType) -> Any:
     if pat.is_date64(t):
         # The mean of days is a day.
         value -= value % UNITS_OF_A_DAY["ms"]
-    array = pa.array([value], pa.int32() if t.bit_width == 32 else pa.int64()).view(t)
+    array = pa.array([value], storage_integer(t)).view(t)
     try:
         found = array[0].as_py()
         # Python cuts nanoseconds of a day off, and pandas has no least time.

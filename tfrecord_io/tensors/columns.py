@@ -26,6 +26,7 @@ from tfrecord_io.cast_leaves import decimal_to_float64
 from tfrecord_io.errors import OptionError, SchemaMismatchError, UnsupportedTypeError
 from tfrecord_io.options import settings
 from tfrecord_io.schema import is_any_list, leaf_type, normal_type, plain_list, storage_type
+from tfrecord_io.time_text import storage_integer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +153,7 @@ def _leaf(field: pa.Field) -> pa.DataType:
     if pat.is_decimal(leaf):
         return pa.float64()
     if pat.is_temporal(leaf):
-        return pa.int32() if leaf.bit_width == 32 else pa.int64()
+        return storage_integer(leaf)
     return pa.binary() if pat.is_fixed_size_binary(leaf) else leaf
 
 

@@ -33,6 +33,7 @@ from pyspark.sql.types import IntegerType as IntType
 
 from tfrecord_io.errors import UnsupportedTypeError
 from tfrecord_io.schema import is_any_list, normal_schema
+from tfrecord_io.time_text import storage_integer
 
 #: Spark's Arrow exchange takes every timestamp with a zone in UTC.
 _ZONE = "UTC"
@@ -182,7 +183,7 @@ def _as_integers(t: pa.DataType) -> pa.DataType:
     if is_any_list(t):
         return pa.list_(_as_integers(t.value_type))
     if pat.is_time(t):
-        return pa.int32() if t.bit_width == 32 else pa.int64()
+        return storage_integer(t)
     return t
 
 
