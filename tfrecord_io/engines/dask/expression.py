@@ -8,6 +8,7 @@ serves, and `len`, `head` and filters read more.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -128,10 +129,11 @@ if FromMapProjectable is not None:
 
         def _rows_together(self) -> int | None:
             reader: Reader = self.func
+            partitions: Partitions = self.iterables[0]
             if not self._filtered:
-                return reader.rows_of_all(self.iterables[0])
-            rows = [count for count in self._rows_each() if count is not None]
-            return sum(rows) if len(rows) == self.npartitions else None
+                return reader.rows_of_all(partitions)
+            chosen = (partitions[index] for index in self._partitions)
+            return reader.rows_of(tuple(itertools.chain.from_iterable(chosen)))
 
         def _limited(self, parent: Any) -> Any:
             reader: Reader = self.func

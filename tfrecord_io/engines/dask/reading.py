@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import os
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
@@ -168,22 +168,25 @@ class Reader:
 
     def rows_of(self, group: Group) -> int | None:
         """Return how many rows a partition has, if that is known without reading."""
-        rows = [task.rows for task in _tasks(group)]
-        counts = [count for count in rows if count is not None]
-        return sum(counts) if self._keeps_all and len(counts) == len(rows) else None
+        return self._sum(task.rows for task in _tasks(group))
 
     def rows_of_all(self, partitions: Partitions) -> int | None:
         """Return how many rows all partitions have, if that is known without reading."""
         # A file that is listed twice is read twice: its first task stands there twice.
         tasks = itertools.chain.from_iterable(map(_tasks, partitions))
-        files = [task.file.rows for task in tasks if task.start == 0]
-        counts = [rows for rows in files if rows is not None]
-        return sum(counts) if self._keeps_all and len(counts) == len(files) else None
+        return self._sum(task.file.rows for task in tasks if task.start == 0)
 
-    @property
-    def _keeps_all(self) -> bool:
+    def _sum(self, counts: Iterable[int | None]) -> int | None:
+        """Return the sum of rows, unless one is not known, or some of the rows are left out."""
         plan = self.plan
-        return plan.filter is None and plan.options.on_corrupt == "raise" and self.limit is None
+        if plan.filter is not None or plan.options.on_corrupt != "raise" or self.limit is not None:
+            return None
+        total = 0
+        for count in counts:
+            if count is None:
+                return None
+            total += count
+        return total
 
     def __dask_tokenize__(self) -> tuple[Any, ...]:
         plan = self.plan
