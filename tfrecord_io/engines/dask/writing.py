@@ -149,9 +149,7 @@ def write_partition(task_index: int, given: frozenset[str], job: WriteJob, part:
 def _batches(
     job: WriteJob, part: Any, given: frozenset[str]
 ) -> Iterator[pa.RecordBatch | pa.Table]:
-    pandas = sys.modules.get("pandas")
-    is_frame = pandas is not None and isinstance(part, pandas.DataFrame)
-    if is_frame or job.record_type != "ByteArray":
+    if job.record_type != "ByteArray" or _is_a(part, "pandas", "DataFrame"):
         from tfrecord_io.engines.dask.frames import to_table
 
         yield to_table(part, job.schema, given=given, partition_by=job.partition_by)
