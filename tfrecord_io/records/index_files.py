@@ -21,7 +21,7 @@ import os
 import posixpath
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -296,11 +296,42 @@ def write_index(
     plan = plan_files(source, storage_options=storage_options, limits=limits)
     storages = [open_storage(url, storage_options) for url in plan.locations]
     into, base = open_storage(target, options)
-    files = [task.file for task in plan.tasks]
+    places = _places([task.file for task in plan.tasks], storages, into, base)
+    codec = get_codec()
+
+    def write(place: str) -> int:
+        file = places[place]
+        with OpenFile(storages[file.location][0], file, plan.options) as opened:
+            if opened.compression is not None:
+                raise OptionError(
+                    f"{file.url} is compressed with {opened.compression}; an index tells places in "
+                    "a plain file: write the data without compression"
+                )
+            starts = _starts(opened, file, plan.options, codec)
+        into.write_bytes(place, format_index(starts))
+        return len(starts) - 1
+
+    count = max(
+        threads_for(plan.locations, storage_options, threads),
+        threads_for([into.url(base)], options, threads),
+    )
+    are_free = each(partial(_is_free, into), places, count)
+    made = list(itertools.compress(places, are_free))
+    with _undone(into, made):
+        each(into.make_folders, {posixpath.dirname(place) for place in places} - {""}, count)
+        counts = each(write, places, count)
+    return IndexResult(files=len(counts), records=sum(counts))
+
+
+def _places(
+    files: Sequence[ScanFile], storages: Sequence[tuple[Storage, str]], into: Storage, base: str
+) -> dict[str, ScanFile]:
+    """Return where the index of each file goes; raise where that would be in the way of data."""
     places: dict[str, ScanFile] = {}
     for file in files:
-        is_one = len(files) == 1 and file.path == storages[file.location][1]
-        place = base if is_one else f"{base}/{_relative(file, storages[file.location][1])}{SUFFIX}"
+        root = storages[file.location][1]
+        is_one = len(files) == 1 and file.path == root
+        place = base if is_one else f"{base}/{_relative(file, root)}{SUFFIX}"
         if place in places:
             raise OptionError(
                 f"{file.url} and {places[place].url} would have one index, {into.url(place)}; "
@@ -329,30 +360,7 @@ def write_index(
             "another target",
             path=into.url(base),
         )
-    codec = get_codec()
-
-    def write(place: str) -> int:
-        file = places[place]
-        with OpenFile(storages[file.location][0], file, plan.options) as opened:
-            if opened.compression is not None:
-                raise OptionError(
-                    f"{file.url} is compressed with {opened.compression}; an index tells places in "
-                    "a plain file: write the data without compression"
-                )
-            starts = _starts(opened, file, plan.options, codec)
-        into.write_bytes(place, format_index(starts))
-        return len(starts) - 1
-
-    count = max(
-        threads_for(plan.locations, storage_options, threads),
-        threads_for([into.url(base)], options, threads),
-    )
-    are_free = each(partial(_is_free, into), places, count)
-    made = list(itertools.compress(places, are_free))
-    with _undone(into, made):
-        each(into.make_folders, {posixpath.dirname(place) for place in places} - {""}, count)
-        counts = each(write, places, count)
-    return IndexResult(files=len(counts), records=sum(counts))
+    return places
 
 
 def _is_free(storage: Storage, place: str) -> bool:
