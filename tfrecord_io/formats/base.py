@@ -357,7 +357,9 @@ def divided(
     for start, end in itertools.pairwise(cuts):
         done += sum(sizes[start:end])
         upto = file_size if end == len(sizes) else file_size * done // total
-        row = None if rows is None and start else sum(rows[:start]) if rows is not None else 0
+        row: int | None = 0
+        if start:
+            row = None if rows is None else sum(rows[:start])
         pieces.append(Piece(start=start, end=end, row=row, bytes=upto - done_bytes))
         done_bytes = upto
     return tuple(pieces)
