@@ -232,11 +232,8 @@ def _keep_plain(avro: Any) -> None:
         for part in avro:
             _keep_plain(part)
     elif isinstance(avro, dict):
-        kind, logical = avro.get("type"), avro.get("logicalType")
-        is_plain = (
-            isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL
-        )
-        if is_plain or (logical == "decimal" and "precision" not in avro):
+        is_endless = avro.get("logicalType") == "decimal" and "precision" not in avro
+        if is_endless or _logical_type(avro) is not None:
             del avro["logicalType"]
         for key in ("type", "items", "values", "fields"):
             _keep_plain(avro.get(key))
@@ -265,6 +262,14 @@ _LOGICAL: dict[tuple[str, str], pa.DataType] = {
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
     ("string", "uuid"): pa.string(),
 }
+
+
+def _logical_type(avro: dict[str, Any]) -> pa.DataType | None:
+    """Return the Arrow type of a logical type of integers or texts; None if it is none of these."""
+    kind, logical = avro.get("type"), avro.get("logicalType")
+    if isinstance(kind, str) and isinstance(logical, str):
+        return _LOGICAL.get((kind, logical))
+    return None
 
 
 def _arrow(avro: Any, known: dict[str, pa.DataType]) -> pa.DataType:
@@ -299,8 +304,9 @@ def _arrow_of(avro: dict[str, Any], kind: Any, known: dict[str, pa.DataType]) ->
             return pa.struct([pa.field(f"decimal({precision}, {scale})", pa.binary())])
         make = pa.decimal128 if precision <= 38 else pa.decimal256
         return make(precision, scale)
-    if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _LOGICAL:
-        return _LOGICAL[kind, logical]
+    told = _logical_type(avro)
+    if told is not None:
+        return told
     if kind == "enum":
         return pa.string()
     if kind == "fixed":
@@ -333,12 +339,7 @@ class _Writer:
         avro = {
             "type": "record",
             "name": "row",
-            "fields": [
-                {"name": _checked(field.name), "type": ["null", _avro(field)], "default": None}
-                if not pat.is_null(field.type)
-                else {"name": _checked(field.name), "type": "null"}
-                for field in schema
-            ],
+            "fields": [_avro_field(field) for field in schema],
         }
         marker = hashlib.sha256(json.dumps(avro).encode()).digest()[:16]
         self._names = schema.names
@@ -368,6 +369,13 @@ def _checked(name: str) -> str:
     return name
 
 
+def _avro_field(field: pa.Field) -> dict[str, Any]:
+    name = _checked(field.name)
+    if pat.is_null(field.type):
+        return {"name": name, "type": "null"}
+    return {"name": name, "type": ["null", _avro(field.type, name)], "default": None}
+
+
 _WRITTEN: dict[pa.DataType, Any] = {
     **dict.fromkeys((pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16()), "int"),
     **dict.fromkeys((pa.int64(), pa.uint32()), "long"),
@@ -385,12 +393,8 @@ _WRITTEN: dict[pa.DataType, Any] = {
 }
 
 
-def _avro(field: pa.Field) -> Any:
-    """Return the Avro type of a column."""
-    return _avro_type(field.type, field.name)
-
-
-def _avro_type(t: pa.DataType, name: str) -> Any:
+def _avro(t: pa.DataType, name: str) -> Any:
+    """Return the Avro type of a column, or of the items of its lists."""
     if t in _WRITTEN:
         return _WRITTEN[t]
     if pat.is_timestamp(t) and t.unit != "ns":
@@ -407,7 +411,7 @@ def _avro_type(t: pa.DataType, name: str) -> Any:
     if pat.is_fixed_size_binary(t):
         return {"type": "fixed", "name": f"{name}_bytes", "size": t.byte_width}
     if is_any_list(t):
-        item = _avro_type(t.value_type, name)
+        item = _avro(t.value_type, name)
         return {"type": "array", "items": ["null", item]}
     # Said again, with the column's name, by `tfrecord_io.formats.writing.check_writable`.
     raise UnsupportedTypeError(f"Avro has no such type: {t}")
