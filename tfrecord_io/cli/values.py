@@ -23,7 +23,7 @@ from rich.filesize import decimal as size_text
 from rich.text import Text
 
 from tfrecord_io.schema import is_any_list, leaf_type
-from tfrecord_io.statistics.result import json_scalar
+from tfrecord_io.statistics.result import image_kind, json_scalar
 from tfrecord_io.time_text import time_texts
 
 #: Values of a list, and characters of a text, that a person gets to see.
@@ -137,15 +137,14 @@ def _short_bytes(value: bytes) -> str:
 
 
 def _image_type(value: bytes) -> str | None:
-    if value.startswith(b"\x89PNG\r\n\x1a\n") and len(value) >= 24:
+    kind = image_kind(value)
+    if kind == "png" and len(value) >= 24:
         return f"PNG {int.from_bytes(value[16:20], 'big')}x{int.from_bytes(value[20:24], 'big')}"
-    if value.startswith((b"GIF87a", b"GIF89a")) and len(value) >= 10:
+    if kind == "gif" and len(value) >= 10:
         return f"GIF {int.from_bytes(value[6:8], 'little')}x{int.from_bytes(value[8:10], 'little')}"
-    if value.startswith(b"\xff\xd8\xff"):
+    if kind == "jpeg":
         return "JPEG" + _jpeg_size(value)
-    if value.startswith(b"RIFF") and value[8:12] == b"WEBP":
-        return "WebP"
-    return None
+    return "WebP" if kind == "webp" else None
 
 
 def _jpeg_size(value: bytes) -> str:

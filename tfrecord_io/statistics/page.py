@@ -14,6 +14,7 @@ from tfrecord_io.statistics.result import (
     FeatureStatistics,
     NumberStatistics,
     Statistics,
+    image_kind,
     text_of,
     typed,
 )
@@ -46,12 +47,6 @@ _SHOWN_CHARACTERS = 60
 _COUNTS = pa.int64()
 #: Larger images would make a page that no browser likes.
 _MOST_IMAGE_BYTES = 512 * 1024
-_IMAGE_STARTS = {
-    b"\x89PNG\r\n\x1a\n": "png",
-    b"\xff\xd8\xff": "jpeg",
-    b"GIF87a": "gif",
-    b"GIF89a": "gif",
-}
 
 
 def html_page(statistics: Statistics, title: str) -> str:
@@ -175,9 +170,7 @@ def _frequent(feature: FeatureStatistics) -> str:
 
 def _images(values: Iterable[bytes]) -> Iterator[str]:
     for value in values:
-        kind = next((k for start, k in _IMAGE_STARTS.items() if value.startswith(start)), None)
-        if value.startswith(b"RIFF") and value[8:12] == b"WEBP":
-            kind = "webp"
+        kind = image_kind(value)
         if kind is not None and len(value) <= _MOST_IMAGE_BYTES:
             data = base64.b64encode(value).decode()
             yield f'<img alt="" src="data:image/{kind};base64,{data}">'

@@ -193,6 +193,21 @@ def text_of(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_IMAGE_STARTS: dict[bytes, Literal["png", "jpeg", "gif"]] = {
+    b"\x89PNG\r\n\x1a\n": "png",
+    b"\xff\xd8\xff": "jpeg",
+    b"GIF87a": "gif",
+    b"GIF89a": "gif",
+}
+
+
+def image_kind(value: bytes) -> Literal["png", "jpeg", "gif", "webp"] | None:
+    """Return which image begins as a value does, by the subtypes of media types; None if none."""
+    if value.startswith(b"RIFF") and value[8:12] == b"WEBP":
+        return "webp"
+    return next((kind for start, kind in _IMAGE_STARTS.items() if value.startswith(start)), None)
+
+
 def json_scalar(value: Any) -> Any:
     """Return bytes, NaN and infinities as protobuf's JSON mapping has them, all else as it is."""
     if isinstance(value, bytes):
