@@ -101,43 +101,52 @@ def _partitioned(
     tf: Any, name: str, ragged: Any, partition: Any, tensors: Mapping[str, Any]
 ) -> Any:
     """Return a ragged tensor of which the values of each row are divided into rows of their own."""
-    kinds = tf.io.RaggedFeature
-    sizes = ragged.row_lengths()
     by = ", ".join(map(str, (type(partition).__name__, *partition)))
     misfit = f"feature {name}: its values cannot be divided by {by}"
-    if isinstance(partition, kinds.UniformRowLength):
-        length = partition.length
-        is_whole = tf.debugging.assert_equal(sizes % length, tf.zeros_like(sizes), misfit)
-        with tf.control_dependencies([is_whole]):
-            values, counts = tf.identity(ragged.values), sizes // length
-        if ragged.ragged_rank > 1:
-            rows = tf.RaggedTensor.from_uniform_row_length(values, length, validate=False)
-        else:
-            rows = tf.reshape(values, [-1, length, *values.shape[1:]])
-        return tf.RaggedTensor.from_row_lengths(rows, counts, validate=False)
-    given = tensors[partition.key]
-    if isinstance(partition, kinds.RowSplits):
-        given = given[:, 1:]
-    counts, checks = given.row_lengths(), []
-    if isinstance(partition, kinds.RowLengths):
-        lengths = given.values
-    elif isinstance(partition, kinds.ValueRowIds):
-        counts = tf.maximum(tf.reduce_max(given + 1, axis=1), 0)
-        ids = given.values + tf.repeat(tf.cumsum(counts, exclusive=True), given.row_lengths())
-        checks.append(tf.debugging.assert_non_negative(ids[1:] - ids[:-1], misfit))
-        lengths = tf.math.unsorted_segment_sum(tf.ones_like(ids), ids, tf.reduce_sum(counts))
-    else:
-        borders = given.values + tf.repeat(ragged.row_starts(), given.row_lengths())
-        are_starts = isinstance(partition, kinds.RowStarts)
-        end = tf.reduce_sum(sizes, keepdims=True)
-        borders = tf.concat([borders, end] if are_starts else [end * 0, borders], axis=0)
-        lengths = borders[1:] - borders[:-1]
+    if isinstance(partition, tf.io.RaggedFeature.UniformRowLength):
+        return _divided_evenly(tf, ragged, partition.length, misfit)
+    lengths, counts, checks = _lengths(tf, ragged, partition, tensors[partition.key], misfit)
     divided = tf.RaggedTensor.from_row_lengths(lengths, counts, validate=False)
     checks += [
         tf.debugging.assert_non_negative(lengths, misfit),
-        tf.debugging.assert_equal(tf.reduce_sum(divided, axis=1), sizes, misfit),
+        tf.debugging.assert_equal(tf.reduce_sum(divided, axis=1), ragged.row_lengths(), misfit),
     ]
     with tf.control_dependencies(checks):
         lengths = tf.identity(lengths)
     rows = tf.RaggedTensor.from_row_lengths(ragged.values, lengths, validate=False)
     return divided.with_values(rows)
+
+
+def _divided_evenly(tf: Any, ragged: Any, length: int, misfit: str) -> Any:
+    sizes = ragged.row_lengths()
+    is_whole = tf.debugging.assert_equal(sizes % length, tf.zeros_like(sizes), misfit)
+    with tf.control_dependencies([is_whole]):
+        values, counts = tf.identity(ragged.values), sizes // length
+    if ragged.ragged_rank > 1:
+        rows = tf.RaggedTensor.from_uniform_row_length(values, length, validate=False)
+    else:
+        rows = tf.reshape(values, [-1, length, *values.shape[1:]])
+    return tf.RaggedTensor.from_row_lengths(rows, counts, validate=False)
+
+
+def _lengths(
+    tf: Any, ragged: Any, partition: Any, given: Any, misfit: str
+) -> tuple[Any, Any, list[Any]]:
+    """Return the lengths of all new rows, how many each row has of them, and what to check."""
+    kinds = tf.io.RaggedFeature
+    if isinstance(partition, kinds.RowSplits):
+        given = given[:, 1:]
+    counts = given.row_lengths()
+    if isinstance(partition, kinds.RowLengths):
+        return given.values, counts, []
+    if isinstance(partition, kinds.ValueRowIds):
+        owners = tf.maximum(tf.reduce_max(given + 1, axis=1), 0)
+        ids = given.values + tf.repeat(tf.cumsum(owners, exclusive=True), counts)
+        in_order = tf.debugging.assert_non_negative(ids[1:] - ids[:-1], misfit)
+        lengths = tf.math.unsorted_segment_sum(tf.ones_like(ids), ids, tf.reduce_sum(owners))
+        return lengths, owners, [in_order]
+    borders = given.values + tf.repeat(ragged.row_starts(), counts)
+    end = tf.reduce_sum(ragged.row_lengths(), keepdims=True)
+    are_starts = isinstance(partition, kinds.RowStarts)
+    borders = tf.concat([borders, end] if are_starts else [end * 0, borders], axis=0)
+    return borders[1:] - borders[:-1], counts, []
