@@ -52,19 +52,17 @@ def with_index(frame: Any, write_index: bool | None) -> Any:
             )
     if not write_index:
         return frame
+    if names == [None]:
+        frame, names = frame.rename_axis(index=_NO_NAME), [_NO_NAME]
     # Levels without names are named as dd.to_parquet names them.
     columns = [f"level_{n}" if name is None else name for n, name in enumerate(names)]
-    if names == [None]:
-        columns = [_NO_NAME]
     twice = [column for column in columns if [*columns, *frame.columns].count(column) > 1]
     if twice:
         raise OptionError(
             f"two columns, with those of the index, are named {twice[0]!r}; rename one of them, or "
             "say write_index=False"
         )
-    if names != [None]:
-        return frame.reset_index()
-    return frame.rename_axis(index=_NO_NAME).reset_index()
+    return frame.reset_index()
 
 
 def declared_types(frame: Any, given: Any) -> dict[str, pa.DataType | None]:
