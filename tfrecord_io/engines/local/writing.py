@@ -141,13 +141,35 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
         return data.schema, [data]
     if isinstance(data, pa.RecordBatchReader):
         return data.schema, data
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return _open_exported(data)
+    if hasattr(data, "__dask_graph__"):
+        raise OptionError(
+            f"data is a {type(data).__name__} of Dask, which tfrecord_io.to_tfrecord writes as a "
+            "frame; compute() makes one in memory"
+        )
+    if isinstance(data, Mapping):
+        raise OptionError(
+            f"data is a {type(data).__name__}; pyarrow.table(data) makes a table of columns, where "
+            "pyarrow.FixedShapeTensorArray.from_numpy_ndarray(array) is one of an array with "
+            "several axes"
+        )
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes):
+        return _open_iterable(iter(data), schema)
+    raise OptionError(
+        f"data is a {type(data).__name__}; give a pyarrow Table, batches of one, a data frame or "
+        "anything else with __arrow_c_stream__"
+    )
+
+
+def _open_exported(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
+    """Open what another library exports by Arrow's PyCapsule interface."""
     try:
         if hasattr(data, "__arrow_c_stream__"):
             reader = pa.RecordBatchReader.from_stream(data)
             return reader.schema, reader
-        if hasattr(data, "__arrow_c_array__"):
-            batch = pa.record_batch(data)
-            return batch.schema, [batch]
+        batch = pa.record_batch(data)
+        return batch.schema, [batch]
     except pa.ArrowInvalid as error:
         if "unsupported format string" in str(error):
             raise UnsupportedTypeError(
@@ -158,23 +180,6 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
             f"data is a {type(data).__name__}, which holds no columns: {error}; give a pyarrow "
             "Table or batches of one, which have a name for each column"
         ) from error
-    if hasattr(data, "__dask_graph__"):
-        raise OptionError(
-            f"data is a {type(data).__name__} of Dask, which tfrecord_io.to_tfrecord writes as a "
-            "frame; compute() makes one in memory"
-        )
-    if isinstance(data, Iterable) and not isinstance(data, str | bytes | Mapping):
-        return _open_iterable(iter(data), schema)
-    if isinstance(data, Mapping):
-        raise OptionError(
-            f"data is a {type(data).__name__}; pyarrow.table(data) makes a table of columns, where "
-            "pyarrow.FixedShapeTensorArray.from_numpy_ndarray(array) is one of an array with "
-            "several axes"
-        )
-    raise OptionError(
-        f"data is a {type(data).__name__}; give a pyarrow Table, batches of one, a data frame or "
-        "anything else with __arrow_c_stream__"
-    )
 
 
 def _open_iterable(
