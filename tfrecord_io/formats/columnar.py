@@ -109,12 +109,11 @@ class ParquetFormat:
 
         _refuse_scales(schema)
         _refuse_zero_width(schema)
-        is_default = level is None or compression not in self.leveled
         writer = pq.ParquetWriter(
             stream,
             schema,
             compression=compression or "none",
-            compression_level=None if is_default else level,
+            compression_level=level if compression in self.leveled else None,
         )
         return _Grouped(writer, lambda table: writer.write_table(table, max(1, table.num_rows)))
 
