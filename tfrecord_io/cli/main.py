@@ -29,12 +29,11 @@ from tfrecord_io.errors import DatasetExistsError, OptionError
 from tfrecord_io.layout import is_read_with
 from tfrecord_io.plan import CleanResult, ScanPlan
 from tfrecord_io.reading.plan import plan_files, plan_scan
-from tfrecord_io.reading.tasks import counting
 from tfrecord_io.records.index_files import write_index
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
 from tfrecord_io.statistics.page import PAGE_START
-from tfrecord_io.storage import open_storage, threads_for
+from tfrecord_io.storage import open_storage
 
 #: Rows of a table that are laid out at a time on a terminal.
 _TABLE_ROWS = 200
@@ -217,16 +216,8 @@ def schema(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
 def count(path: tuple[str, ...], is_json: bool, threads: int | None, **how: Any) -> None:
     """Count the rows."""
     plan = plan_files(list(path), **how)
-    rows = sum(task.rows for task in plan.tasks if task.rows is not None)
-    unknown = [task for task in plan.tasks if task.rows is None]
-    done, total = 0, sum(task.file.size for task in unknown)
     with bytes_bar("counting") as show:
-        threads = threads_for(plan.locations, plan.storage_options, threads)
-        with contextlib.closing(counting(plan).run_all(unknown, threads)) as counts:
-            for task, of_file in zip(unknown, counts, strict=True):
-                rows += sum(of_file)
-                done += task.file.size
-                show(done, total)
+        rows = local.count_plan(plan, threads=threads, progress=show)
     if is_json:
         write(json_line({"rows": rows}))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tfrecord_io.engines.local.reading import (
+    count_plan,
     count_rows,
     infer_schema,
     read_plan,
@@ -11,4 +12,12 @@ from tfrecord_io.engines.local.reading import (
 )
 from tfrecord_io.engines.local.writing import write_table
 
-__all__ = ["count_rows", "infer_schema", "read_plan", "read_table", "scan", "write_table"]
+__all__ = [
+    "count_plan",
+    "count_rows",
+    "infer_schema",
+    "read_plan",
+    "read_table",
+    "scan",
+    "write_table",
+]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -342,8 +342,39 @@ def count_rows(
         limits=limits,
         memory_map=memory_map,
     )
+    return count_plan(plan, threads=threads)
+
+
+def count_plan(
+    plan: ScanPlan,
+    *,
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Count the records of a plan.
+
+    Parameters
+    ----------
+    plan : ScanPlan
+        From `tfrecord_io.reading.plan.plan_files`.
+    threads : int, optional
+        See `read_plan`.
+    progress : callable, optional
+        Called with the bytes of the files that were hopped through, and of all that have to be.
+
+    Returns
+    -------
+    int
+        How many there are.
+    """
+    rows = sum(task.rows for task in plan.tasks if task.rows is not None)
     unknown = [task for task in plan.tasks if task.rows is None]
-    known = sum(task.rows for task in plan.tasks if task.rows is not None)
+    done, total = 0, sum(task.file.size for task in unknown)
     count = threads_for(plan.locations, plan.storage_options, threads)
     with contextlib.closing(counting(plan).run_all(unknown, count)) as counts:
-        return known + int(sum(itertools.chain.from_iterable(counts)))
+        for task, of_file in zip(unknown, counts, strict=True):
+            rows += sum(of_file)
+            done += task.file.size
+            if progress is not None:
+                progress(done, total)
+    return rows
