@@ -301,6 +301,15 @@ class TestValues:
         assert (found.count, found.at_most) == (5, 5)
         assert x.examples[0] == "Zürich".encode()
 
+    @pytest.mark.parametrize("is_list", [False, True])
+    def test_examples_are_the_first_strings_wherever_they_are(self, tmp_path, is_list):
+        texts = [None] * 30 + ["a", "b"] + [None] * 30 + [f"{n}" for n in range(9)]
+        rows = [[text] if text else [] for text in texts] if is_list else texts
+        tfr.write_table(pa.table({"x": rows}), tmp_path / "x", rows_per_task=10)
+        assert features(tmp_path / "x")["x"].examples == tuple(
+            b"ab012345"[i : i + 1] for i in range(8)
+        )
+
     @pytest.mark.parametrize("t", [pa.int64(), pa.float32(), pa.string()], ids=str)
     def test_nulls_between_values(self, tmp_path, t):
         rows = [None if n % 3 == 1 or n < 700 else n % 1000 for n in range(5000)]

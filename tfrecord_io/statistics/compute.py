@@ -29,6 +29,7 @@ from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.reading.tasks import decoding, warned
 from tfrecord_io.schema import (
     is_any_list,
+    is_bytes,
     is_text,
     leaf_type,
     schema_to_json,
@@ -163,15 +164,14 @@ def _summed_up(
     measures = [[_Measure(plan.schema.field(i).type) for i in group] for group in groups]
     summaries = [_native.Summary(len(group)) for group in groups]
     rows, done, total = 0, 0, sum(task.file.size for task in plan.tasks)
-    examples: dict[str, _Examples] | None = None
+    examples: dict[str, _Examples] = {}
     with (
         contextlib.closing(decoding(plan).run_all(plan.tasks, threads)) as tasks,
         contextlib.closing(_Updating(summaries)) as updating,
     ):
         for task, batches in zip(plan.tasks, tasks, strict=True):
             for batch in warned(batches):
-                if examples is None:
-                    examples = _examples(batch)
+                _add_examples(batch, examples)
                 rows += batch.num_rows
                 parts = map(_measurable, itertools.repeat(batch), groups, measures)
                 updating.update(parts)
@@ -184,7 +184,7 @@ def _summed_up(
         for group, summary in zip(groups, summaries, strict=True)
         for column, one in zip(group, summary.columns(_MOST_FREQUENT), strict=True)
     }
-    return rows, [found[column] for column in range(count)], examples or {}
+    return rows, [found[column] for column in range(count)], examples
 
 
 class _Updating:
@@ -327,16 +327,17 @@ def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
     return (wire,)
 
 
-def _examples(batch: pa.RecordBatch) -> dict[str, _Examples]:
-    """Return the first strings of each column that has any."""
-    found = {}
+def _add_examples(batch: pa.RecordBatch, examples: dict[str, _Examples]) -> None:
+    """Add the first strings of each column that has any, until these are enough."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        values = _Measure(field.type)(column.slice(0, _EXAMPLES))
-        while pat.is_list(values.type):
-            values = values.flatten()
-        if pat.is_binary(values.type):
-            found[field.name] = tuple(values.drop_null().slice(0, _EXAMPLES).to_pylist())
-    return found
+        leaf = leaf_type(storage_type(field.type))
+        found = examples.get(field.name, ())
+        if len(found) < _EXAMPLES and (is_text(leaf) or is_bytes(leaf)):
+            values = _Measure(field.type)(column)
+            while pat.is_list(values.type):
+                values = values.flatten()
+            more = values.drop_null().slice(0, _EXAMPLES - len(found))
+            examples[field.name] = (*found, *more.to_pylist())
 
 
 # --- what it found --------------------------------------------------------------------------------
