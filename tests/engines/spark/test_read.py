@@ -555,6 +555,13 @@ def test_path_column(spark, wild):
     assert found == {str(path) for path in wild.rglob("part-*")}
 
 
+def test_a_column_may_be_called_true(classic, wild):
+    """Options are texts, and of these only those of Python's own True are lower-cased."""
+    more = {"recursiveFileLookup": True}
+    frame = tfr_spark.read_tfrecord(classic, str(wild), path_column="True", options=more)
+    assert frame.columns[-1] == "True"
+
+
 def test_a_schema_with_the_path_column(spark, wild):
     frame = load(spark, wild, pathColumn="file")
     reader = spark.read.format("tfrecord").schema(frame.schema)

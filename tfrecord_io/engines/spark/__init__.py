@@ -260,9 +260,11 @@ def _know_source(session: Any) -> None:
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:
-    found = {name: str(value) for name, value in options.items() if value is not None}
+    """Return options as Spark's readers and writers take them: true and false in lower case."""
     return {
-        name: text.lower() if text in ("True", "False") else text for name, text in found.items()
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in options.items()
+        if value is not None
     }
 
 
