@@ -1,5 +1,6 @@
 import contextlib
 import errno
+import functools
 import gc
 import gzip
 import mmap
@@ -36,6 +37,7 @@ from tfrecord_io.statistics import compute_statistics
 from tfrecord_io.tensors import numpy_batches
 from tfrecord_io.tensors import rows as training_rows
 from tfrecord_io.verification import verify
+from tfrecord_io.writing import feed
 
 SPLIT = 2_000
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage")
@@ -401,6 +403,10 @@ class TestManyFiles:
         path = tmp_path / "a"
         path.write_bytes(examples(*rows(2000)))
         monkeypatch.setattr(training_rows, "_cast", fail)
+        # Few rows come at a time, and threads have more to do for long.
+        in_order = functools.partial(parallel.in_order, budget_bytes=1000)
+        monkeypatch.setattr(tasks, "in_order", in_order)
+        monkeypatch.setattr(feed, "_SMALL_BYTES", 0)
         gc.disable()
         try:
             # The first of the texts is empty, and no name of a folder.
