@@ -73,6 +73,7 @@ def test_a_worker_that_is_killed(spark, target, mode, tmp_path):
 
     frame = spark.range(0, 20_000, 1, 2).mapInArrow(kill_once, "id long")
     save(frame, target, mode)
+    assert Path(flag).exists()
     assert tfr.count_rows(target) == 20_000 + (3 if mode == "append" else 0)
     assert not (target / ".tfrecord-io").exists()
 
