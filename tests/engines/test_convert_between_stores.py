@@ -68,13 +68,16 @@ def test_killed_workers_between_s3_and_hdfs(cluster, s3_server, hdfs_server, tmp
     )
     for source, target in itertools.pairwise(stores):
         cluster.wait_for_workers(2)
-        plugin = KillAfter(cluster.run(os.getpid), count=5)
+        pids = cluster.run(os.getpid)
+        plugin = KillAfter(pids, count=5)
         cluster.register_plugin(plugin, name="kill")
         try:
             words = ["--to-format", "tfrecord", "--partition-by", "p", *options(source, target)]
             convert(cluster, source, target, *words)
         finally:
             cluster.unregister_scheduler_plugin("kill")
+        cluster.wait_for_workers(2)
+        assert {*pids.values()} != {*cluster.run(os.getpid).values()}
         rows = tfr.read_table(target.url, storage_options=target.storage_options)
         assert sorted(rows["i"].to_pylist()) == [*range(1200)]
         # Twelve files became 36, a folder for each value, and they as many again.
