@@ -138,7 +138,7 @@ def compute_statistics(
     )
     threads = threads_for(plan.locations, plan.storage_options, threads)
     rows, found, examples = _summed_up(plan, threads, progress or (lambda done, total: None))
-    files = {(task.file.location, task.file.path): task.file.size for task in plan.tasks}
+    files = {task.file.key: task.file.size for task in plan.tasks}
     return Statistics(
         rows=rows,
         files=len(files),
@@ -164,14 +164,14 @@ def _summed_up(
     measures = [[_Measure(plan.schema.field(i).type) for i in group] for group in groups]
     summaries = [_native.Summary(len(group)) for group in groups]
     rows, done, total = 0, 0, sum(task.file.size for task in plan.tasks)
-    examples: dict[str, _Examples] = {}
+    examples = _FirstStrings(plan.schema)
     with (
         contextlib.closing(decoding(plan).run_all(plan.tasks, threads)) as tasks,
         contextlib.closing(_Updating(summaries)) as updating,
     ):
         for task, batches in zip(plan.tasks, tasks, strict=True):
             for batch in warned(batches):
-                _add_examples(batch, examples)
+                examples.add(batch)
                 rows += batch.num_rows
                 parts = map(_measurable, itertools.repeat(batch), groups, measures)
                 updating.update(parts)
@@ -184,7 +184,7 @@ def _summed_up(
         for group, summary in zip(groups, summaries, strict=True)
         for column, one in zip(group, summary.columns(_MOST_FREQUENT), strict=True)
     }
-    return rows, [found[column] for column in range(count)], examples
+    return rows, [found[column] for column in range(count)], examples.found
 
 
 class _Updating:
@@ -327,17 +327,31 @@ def _steps(t: pa.DataType) -> tuple[pa.DataType, ...]:
     return (wire,)
 
 
-def _add_examples(batch: pa.RecordBatch, examples: dict[str, _Examples]) -> None:
-    """Add the first strings of each column that has any, until these are enough."""
-    for field, column in zip(batch.schema, batch.columns, strict=True):
-        leaf = leaf_type(storage_type(field.type))
-        found = examples.get(field.name, ())
-        if len(found) < _EXAMPLES and (is_text(leaf) or is_bytes(leaf)):
-            values = _Measure(field.type)(column)
+class _FirstStrings:
+    """Examples of each column of strings; those that have enough are not looked at any more."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._short = {
+            field.name: _Measure(field.type) for field in schema if _is_of_strings(field.type)
+        }
+        self.found: dict[str, _Examples] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take the first strings of a batch, where there are too few yet."""
+        for name, measure in [*self._short.items()]:
+            values = measure(batch.column(name))
             while pat.is_list(values.type):
                 values = values.flatten()
-            more = values.drop_null().slice(0, _EXAMPLES - len(found))
-            examples[field.name] = (*found, *more.to_pylist())
+            before = self.found.get(name, ())
+            more = values.drop_null().slice(0, _EXAMPLES - len(before))
+            self.found[name] = (*before, *more.to_pylist())
+            if len(self.found[name]) == _EXAMPLES:
+                del self._short[name]
+
+
+def _is_of_strings(t: pa.DataType) -> bool:
+    leaf = leaf_type(storage_type(t))
+    return is_text(leaf) or is_bytes(leaf)
 
 
 # --- what it found --------------------------------------------------------------------------------
