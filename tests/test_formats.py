@@ -1552,6 +1552,12 @@ class TestColumnar:
         with pytest.raises(UnsupportedTypeError, match=r"a column's type.*cast the column"):
             write_table(frame, tmp_path / "ds")
 
+    def test_objects_of_polars_are_not_written_as_their_addresses(self, tmp_path: Path) -> None:
+        frame = polars.DataFrame({"a": [1], "b": [object()]}, schema_overrides={"b": polars.Object})
+        with pytest.raises(UnsupportedTypeError, match="column 'b' is one of Python objects"):
+            write_table(frame, tmp_path / "ds")
+        write_table(frame.select("a"), tmp_path / "ds")
+
     @pytest.mark.parametrize("is_ended", [True, False])
     def test_what_is_behind_a_stream(self, tmp_path: Path, is_ended: bool) -> None:
         path = tmp_path / "x.arrows"

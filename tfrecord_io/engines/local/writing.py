@@ -164,6 +164,7 @@ def _open_data(data: Any, schema: pa.Schema | None) -> tuple[pa.Schema, Iterable
 
 def _open_exported(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
     """Open what another library exports by Arrow's PyCapsule interface."""
+    _check_no_objects_of_polars(data)
     try:
         if hasattr(data, "__arrow_c_stream__"):
             reader = pa.RecordBatchReader.from_stream(data)
@@ -180,6 +181,19 @@ def _open_exported(data: Any) -> tuple[pa.Schema, Iterable[pa.RecordBatch]]:
             f"data is a {type(data).__name__}, which holds no columns: {error}; give a pyarrow "
             "Table or batches of one, which have a name for each column"
         ) from error
+
+
+def _check_no_objects_of_polars(data: Any) -> None:
+    """Refuse columns of Python objects, of which Polars exports where they are in memory."""
+    if type(data).__module__.partition(".")[0] != "polars":
+        return
+    for name, dtype in getattr(data, "schema", {}).items():
+        if str(dtype) == "Object":
+            raise UnsupportedTypeError(
+                f"column {name!r} is one of Python objects, which have no values outside of "
+                "Polars: cast the column, or write it as JSON text",
+                feature=name,
+            )
 
 
 def _open_iterable(
