@@ -92,7 +92,7 @@ class FaultyStorage:
         self._inner = inner
         self._clock = clock
         # So that calls come in one order.
-        self.concurrency = 1
+        self.concurrency = self.close_concurrency = 1
 
     def publish(self, staged: str, final: str) -> None:
         if self._inner.stages_by == "rename":

@@ -73,7 +73,7 @@ class FsspecStorage(StagesByRename):
         What is put before the paths that it tells: "/" where it leaves it out.
     """
 
-    concurrency = 8
+    concurrency = close_concurrency = 8
 
     def __init__(self, filesystem: Any, protocol: str, begin: str = "") -> None:
         self._filesystem = filesystem

@@ -101,7 +101,7 @@ class HdfsStorage(StagesByRename):
         Its client makes the calls.
     """
 
-    concurrency = 16
+    concurrency = close_concurrency = 16
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = _held.setdefault(id(filesystem), filesystem)

@@ -132,6 +132,9 @@ class Storage(Protocol):
     #: How many calls are worth making at the same time.
     concurrency: int
 
+    #: How many files are worth closing at the same time: each waits until it is kept for good.
+    close_concurrency: int
+
     def url(self, path: str) -> str:
         """Return how messages name `path`: without credentials."""
 

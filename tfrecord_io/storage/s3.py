@@ -91,7 +91,7 @@ class S3Storage:
     """
 
     stages_by: StagesBy = "upload"
-    concurrency = 32
+    concurrency = close_concurrency = 32
 
     def __init__(self, filesystem: Any) -> None:
         self._filesystem = filesystem

@@ -252,7 +252,7 @@ class _Attempt:
     def commit(self) -> TaskCommit:
         """Close all files and say what was staged."""
         # Each file waits for the store to have it for good; they wait together.
-        concurrency = self._storage.concurrency
+        concurrency = self._storage.close_concurrency
         for files in each(lambda item: [*self._close(*item)], self._folders.items(), concurrency):
             self._files += files
         if self._files:
