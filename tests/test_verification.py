@@ -175,14 +175,45 @@ def test_values_that_do_not_fit_the_manifests_columns(tmp_path: Path, codec: str
 
 def test_values_of_files_that_the_manifest_does_not_name(tmp_path: Path) -> None:
     # Readers hold them to its columns as well.
-    tfr.write_table(pa.table({"n": pa.array([1, 2], pa.int8())}), tmp_path / "data")
-    other = tmp_path / "data" / "other.tfrecord"
+    table = pa.table({"n": pa.array([1, 2], pa.int8()), "p": [0, 0]})
+    tfr.write_table(table, tmp_path / "data", partition_by="p")
+    other = tmp_path / "data" / "p=0" / "other.tfrecord"
     other.write_bytes(frame(example(n=3)) + frame(example(n=4, m=1000)))
     assert tfr.verify(tmp_path / "data").is_sound
     other.write_bytes(frame(example(n=3)) + frame(example(n=1000)))
     for path in (tmp_path, tmp_path / "data", other):
         [fault] = tfr.verify(path).faults
         assert (fault.path, fault.start, fault.feature) == (str(other), len(FRAMES[0]), "n")
+
+
+def test_a_value_that_does_not_fit_and_a_record_that_ends_its_file(data: Path) -> None:
+    sequence = frame(wire.sequence_example(lists=[wire.entry(b"x", wire.feature_list(b""))]))
+    text = frame(example(n="text"))
+    part(data, 0).write_bytes(text + FRAMES[0] + sequence)
+    part(data, 1).write_bytes(FRAMES[0] + sequence)
+    report = tfr.verify(data)
+    assert report.records == 2 + 1 + 10 + 10
+    assert places(report) == [
+        (str(part(data, 0)), None, None),
+        (str(part(data, 0)), 0, None),
+        (str(part(data, 0)), len(text + FRAMES[0]), None),
+        (str(part(data, 1)), None, None),
+        (str(part(data, 1)), len(FRAMES[0]), None),
+    ]
+    assert [fault.feature for fault in report.faults] == [None, "n", None, None, None]
+
+
+def test_decimals_are_held_to_floats(tmp_path: Path) -> None:
+    # As they were written: a reader takes no integers for them.
+    table = pa.table({"d": pa.array([Decimal(1), Decimal(2)], pa.decimal128(9, 2))})
+    tfr.write_table(table, tmp_path / "data")
+    [file] = (tmp_path / "data").glob("part-*")
+    # As many bytes as a float has.
+    file.write_bytes(frame(example(d=1.0)) + frame(example(d=2**21)))
+    [fault] = tfr.verify(tmp_path / "data").faults
+    assert "Int64List" in fault.what
+    with pytest.raises(tfr.SchemaMismatchError, match="Int64List"):
+        tfr.read_table(tmp_path / "data")
 
 
 def test_data_sets_below_a_folder(tmp_path: Path) -> None:
@@ -252,24 +283,25 @@ class TestParts:
 
     @pytest.fixture
     def parts(self, tmp_path: Path) -> Path:
-        table = pa.table({"n": range(40), "p": [0] * 20 + [1] * 20})
+        # The name of the one folder begins that of the other.
+        table = pa.table({"n": range(40), "p": [1] * 20 + [10] * 20})
         tfr.write_table(table, tmp_path / "data", partition_by="p", rows_per_task=10)
-        for name in ("p=0/part-00001-000.tfrecord", "p=1/part-00003-000.tfrecord"):
+        for name in ("p=1/part-00001-000.tfrecord", "p=10/part-00003-000.tfrecord"):
             (tmp_path / "data" / name).unlink()
         return tmp_path / "data"
 
     def test_a_folder(self, parts: Path) -> None:
-        gone = [str(parts / "p=0/part-00001-000.tfrecord")]
-        assert [fault.path for fault in tfr.verify(parts / "p=0").faults] == gone
+        gone = [str(parts / "p=1/part-00001-000.tfrecord")]
+        assert [fault.path for fault in tfr.verify(parts / "p=1").faults] == gone
 
     def test_folders_that_fit_a_pattern(self, parts: Path) -> None:
-        gone = ["p=0/part-00001-000.tfrecord", "p=1/part-00003-000.tfrecord"]
+        gone = ["p=1/part-00001-000.tfrecord", "p=10/part-00003-000.tfrecord"]
         found = tfr.verify(str(parts / "p=*")).faults
         assert [fault.path for fault in found] == [str(parts / name) for name in gone]
 
-    @pytest.mark.parametrize("name", ["p=0/part-00000-000.tfrecord", "p=*/*-00000-*"])
+    @pytest.mark.parametrize("name", ["p=1/part-00000-000.tfrecord", "p=*/*-00000-*"])
     def test_of_files_only_they(self, parts: Path, name: str) -> None:
-        file = parts / "p=0/part-00000-000.tfrecord"
+        file = parts / "p=1/part-00000-000.tfrecord"
         report = tfr.verify(str(parts / name))
         assert (report.is_sound, report.files, report.records) == (True, 1, 10)
         file.write_bytes(file.read_bytes()[: ENDS[4]])
@@ -288,6 +320,8 @@ def test_what_is_no_fault_of_the_data_is_raised(
     monkeypatch.setattr(tasks, "_GROUP_TASKS", 1)
     with pytest.raises(tfr.OptionError, match="gzip"):
         tfr.verify(data, compression="gzip")
+    with pytest.raises(tfr.OptionError, match="codec"):
+        tfr.verify(data, codec="no")  # type: ignore[arg-type]
 
     def overwrite(*_: int) -> None:
         tfr.write_table(pa.table({"n": range(10)}), data, mode="overwrite")
@@ -413,7 +447,7 @@ def test_the_command(data: Path) -> None:
     assert runner().invoke(program, ["verify", str(data / "no")]).exit_code == 3
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO, errno.EBADMSG])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_files_that_cannot_be_read_do_not_hide_the_others(
     data: Path, monkeypatch: pytest.MonkeyPatch, number: int, threads: int
