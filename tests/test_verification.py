@@ -354,7 +354,9 @@ def test_repaired(data: Path, tmp_path: Path) -> None:
     kept = [row for row in expected if row["month"] != 1 and row["n"] != 2]
     assert tfr.read_table(tmp_path / "sound").to_pylist() == kept
     assert seen == sorted(seen)
-    assert seen[-1][0] == seen[-1][1] == 2 * 29 * size + 2 * size
+    # The source twice, with the damaged record.
+    assert seen[-1][0] == 2 * 30 * size
+    assert {of for _, of in seen} == {2 * 30 * size}
     with pytest.raises(tfr.DatasetExistsError):
         tfr.repair(data, tmp_path / "sound")
 
@@ -374,6 +376,8 @@ def test_repaired_without_a_manifest(tmp_path: Path) -> None:
     assert again.equals(expected)
 
     (tmp_path / "ds" / "_SUCCESS").unlink()
+    # Others name the folder of empty texts so; it cannot be written, and null stands for it.
+    (tmp_path / "ds" / "p=__HIVE_DEFAULT_PARTITION__").rename(tmp_path / "ds" / "p=")
     file = tmp_path / "ds" / "p=b" / "part-00000-000.tfrecord"
     file.write_bytes(file.read_bytes() * 2 + b"more")
     tfr.repair(tmp_path / "ds", tmp_path / "sound", record_type="SequenceExample")
@@ -412,9 +416,28 @@ def test_what_does_not_fit_is_not_left_out(data: Path, tmp_path: Path) -> None:
     with pytest.raises(tfr.SchemaMismatchError):
         tfr.repair(data, tmp_path / "sound")
     assert not (tmp_path / "sound").exists()
+    # With a schema that all records fit it is kept.
+    part(data, 0).write_bytes(frame(example(n=300)))
+    wide, narrow = (
+        pa.schema([("n", one), ("month", pa.int32())]) for one in (pa.int16(), pa.int8())
+    )
+    with pytest.raises(tfr.SchemaMismatchError, match="int8"):
+        tfr.repair(data, tmp_path / "sound", schema=narrow)
+    assert tfr.repair(data, tmp_path / "sound", schema=wide).records == 31
+    found = tfr.read_table(tmp_path / "sound")
+    assert found.schema == wide
+    assert found["n"].to_pylist() == [300, *range(10, 40)]
 
 
-def test_on_stores(store: Server) -> None:
+@pytest.mark.filterwarnings("ignore::tfrecord_io.CorruptDataWarning")
+def test_a_data_set_is_repaired_where_it_is(data: Path) -> None:
+    flip(part(data, 0), 20)
+    assert tfr.repair(data, data, mode="overwrite").records == 39
+    assert tfr.verify(data).is_sound
+    assert tfr.read_table(data)["n"].to_pylist() == [*range(1, 40)]
+
+
+def test_on_stores(store: Server, tmp_path: Path) -> None:
     target = f"{store.url}/verify"
     options = store.storage_options
     table = pa.table({"n": range(10), "month": [1] * 5 + [2] * 5})
@@ -430,6 +453,10 @@ def test_on_stores(store: Server) -> None:
     cleaned = tfr.clean(target, options, forget_missing=True)
     assert cleaned.forgotten == ("month=2/part-00000-000.tfrecord",)
     assert tfr.verify(target, storage_options=options).is_sound
+    tfr.write_table(table, tmp_path / "here")
+    sound = f"{store.url}/sound"
+    tfr.repair(tmp_path / "here", sound, target_storage_options=options)
+    assert tfr.read_table(sound, storage_options=options).equals(table)
 
 
 def test_the_command(data: Path) -> None:
@@ -523,6 +550,8 @@ def test_the_command_repair(data: Path, tmp_path: Path) -> None:
     [fault] = said["faults"]
     assert (fault["path"], fault["start"]) == (str(part(data, 1)), 0)
     assert tfr.read_table(tmp_path / "sound").num_rows == 39
+    texts = map(gzip.decompress, data_files(tmp_path / "sound").values())
+    assert b"".join(texts) == b"".join(frame(example(n=n)) for n in range(40) if n != 10)
     assert runner().invoke(program, arguments).exit_code == 4
 
 
