@@ -92,13 +92,18 @@ def changed(**members: Any) -> bytes:
 
 
 def changed_file(**members: Any) -> bytes:
-    return changed(files=[{**json.loads(TEXT)["files"][0], **members}])
+    """Change a file without marks, so that none of them is refused in the place of what changes."""
+    return changed(files=[{**json.loads(TEXT)["files"][1], **members}])
+
+
+def marked_file(*marks: Any) -> bytes:
+    return changed_file(bytes=100, rows=7, marks=list(marks))
 
 
 HOSTILE = {
     "cut": TEXT.encode()[:200],
     "deep": b'{"tfrecord_io_manifest": ' + b"[" * 100_000,
-    "nan": TEXT.replace("100,", "NaN,").encode(),
+    "nan": TEXT.replace(' "files"', ' "more": NaN,\n "files"').encode(),
     "long number": TEXT.replace("100,", "9" * 10_000 + ",").encode(),
     "newer": changed(tfrecord_io_manifest=2),
     "version": changed(tfrecord_io_manifest="1"),
@@ -120,10 +125,16 @@ HOSTILE = {
     "float": changed_file(rows=1.5),
     "huge": changed_file(bytes=2**64),
     "marks": changed_file(marks=3),
-    "mark": changed_file(marks=[[1]]),
-    "mark order": changed_file(marks=[[50, 4], [20, 2]]),
-    "mark beyond": changed_file(marks=[[100, 4]]),
-    "mark at 0": changed_file(marks=[[0, 0]]),
+    "mark": marked_file([1]),
+    "mark that is true": marked_file([20, True]),
+    "mark order": marked_file([50, 2], [20, 4]),
+    "mark order of records": marked_file([20, 4], [50, 2]),
+    "marks of one place": marked_file([20, 2], [20, 4]),
+    "marks of one record": marked_file([20, 2], [50, 2]),
+    "mark beyond": marked_file([100, 4]),
+    "mark beyond the records": marked_file([50, 7]),
+    "mark at 0": marked_file([0, 1]),
+    "mark at record 0": marked_file([20, 0]),
     **{
         f"path {path!r}": changed_file(path=path)
         for path in (
