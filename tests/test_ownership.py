@@ -38,6 +38,31 @@ def test_a_process_lives_until_it_ends() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_a_process_whose_name_looks_like_a_state() -> None:
+    """proc(5): the name stands in brackets, before the state, and may hold brackets itself."""
+    code = "open('/proc/self/comm', 'w').write('a) Z (b'); print('named', flush=True); input()"
+    program = [sys.executable, "-c", code]
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    started = owner_of(process.pid)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"named\n"
+    assert owner_of(process.pid) == started
+    assert started.is_alive is True
+    process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_a_process_that_nobody_waited_for_is_dead() -> None:
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = owner_of(process.pid)
+    process.kill()
+    # It stays in the system's table until it is waited for.
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert owner.is_alive is False
+    process.communicate()
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
 @pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
 def test_a_process_that_proc_hides_is_not_taken_for_dead(
     monkeypatch: pytest.MonkeyPatch, error: type[OSError]
@@ -60,6 +85,24 @@ def test_a_process_that_proc_hides_is_not_taken_for_dead(
         assert owner.is_alive is None
     process.communicate()
     assert owner.is_alive is False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+def test_containers_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They share the kernel and its boot, and each counts its processes from 1."""
+    here = owner_of()
+    own = Path.readlink
+
+    def readlink(self: Path) -> Path:
+        return Path("pid:[7]") if str(self) == "/proc/self/ns/pid" else own(self)
+
+    monkeypatch.setattr(Path, "readlink", readlink)
+    ownership.host.cache_clear()
+    try:
+        assert owner_of().host != here.host
+        assert here.is_alive is None
+    finally:
+        ownership.host.cache_clear()
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
