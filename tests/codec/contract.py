@@ -762,12 +762,14 @@ class CodecContract:
                 ],
                 [wire.entry(b"a", wire.feature_list(b""))],
             ),
+            # What was seen once is not forgotten.
+            wire.sequence_example([wire.entry(b"a", wire.bytes_list([b"ok"]))]),
         ]
         data = b"".join(frame(record) for record in records)
         observer = codec.observer(SEQUENCE)
         observer.seek(offset=100, record=10)
         assert observer.observe(pa.py_buffer(data)) == len(data)
-        assert (observer.offset, observer.record, observer.needed) == (100 + len(data), 12, 12)
+        assert (observer.offset, observer.record, observer.needed) == (100 + len(data), 13, 12)
         one = Sighting(offset=100, record=10)
         two = Sighting(offset=100 + len(frame(records[0])), record=11)
 
@@ -777,7 +779,7 @@ class CodecContract:
             )
 
         assert observer.result() == Observation(
-            records=2,
+            records=3,
             features=(
                 seen("z", False, one, with_values={"int64": one, "float": two}),
                 seen("a", False, one, is_single=False, is_utf8=False, with_values={"bytes": one}),
@@ -846,7 +848,7 @@ class CodecContract:
         result = observer.result()
         assert (result.records, [f.name for f in result.features]) == (1, ["a"])
         observer.seek(offset=999, record=2)
-        observer.observe(pa.py_buffer(frame(wire.example(b))))
+        observer.observe(pa.py_buffer(frame(wire.example(a, b))))
         assert [f.name for f in observer.result().features] == ["a", "b"]
 
     @pytest.mark.parametrize(
