@@ -134,6 +134,20 @@ def test_a_data_set_has_an_index_for_each_file(tmp_path: Path) -> None:
     assert sum(counts) == 100
 
 
+def test_a_folder_with_one_file_has_a_folder_of_indexes(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    file.rename(tmp_path / "data" / file.name)
+    tfr.write_index(tmp_path / "data", tmp_path / "index")
+    assert files_of(tmp_path / "index") == {"data.tfrecord.idx": TEXT}
+
+
+def test_rows_are_counted_by_the_index(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.idx").write_bytes(TEXT)
+    options = {"record_type": "ByteArray", "blocksize": 100}
+    frame = tfr.read_tfrecord(file, index=tmp_path / "a.idx", **options)
+    assert len(frame) == len(RECORDS)
+
+
 def test_an_index_that_would_be_read_as_data(tmp_path: Path) -> None:
     tfr.write_table(pa.table({"x": range(4)}), tmp_path / "data", rows_per_task=2)
     for target in ("data", "data/index"):
@@ -160,6 +174,8 @@ def test_bad_sources(file: Path, tmp_path: Path) -> None:
         tfr.write_index(tmp_path / "z.gz", tmp_path / "z.idx")
     with pytest.raises(tfr.OptionError, match="would have one index"):
         tfr.write_index([file, file], tmp_path / "index")
+    with pytest.raises(tfr.LimitExceededError, match=r"max_record_bytes.*byte offset 35"):
+        tfr.write_index(file, tmp_path / "a.idx", limits=tfr.Limits(max_record_bytes=999))
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(tfr.TruncatedRecordError, match=r"data\.tfrecord, byte offset 1051"):
         tfr.write_index(file, tmp_path / "a.idx")
@@ -220,9 +236,11 @@ def test_an_error_leaves_nothing(file: Path, tmp_path: Path, threads: int) -> No
     file.rename(data / "a.tfrecord")
     with tfr.TFRecordWriter(data / "sub" / "z", "GZIP") as writer:
         writer.write(b"x")
+    (tmp_path / "old").mkdir()
     before = files_of(tmp_path)
-    with pytest.raises(tfr.OptionError, match="compressed with gzip"):
-        tfr.write_index(data, tmp_path / "new" / "index", threads=threads)
+    for folder in ("old", "new"):
+        with pytest.raises(tfr.OptionError, match="compressed with gzip"):
+            tfr.write_index(data, tmp_path / folder / "index", threads=threads)
     assert files_of(tmp_path) == before
     # What was there before stays: folders, files of others, and older indexes.
     (data / "sub" / "z").write_bytes((data / "a.tfrecord").read_bytes()[:-1])
