@@ -90,8 +90,9 @@ def test_decoding(codec_pair: Any, record_type: str, data: st.DataObject) -> Non
         batch_rows=data.draw(st.sampled_from([1, 2, 1000])),
         batch_bytes=data.draw(st.sampled_from([1, 40, 10**6])),
         limits=Limits(
-            max_record_bytes=data.draw(st.sampled_from([50, 10**6])),
-            max_features=data.draw(st.sampled_from([2, 1000])),
+            # As a rule there is more to see than the first limit.
+            max_record_bytes=data.draw(st.sampled_from([50, *[10**6] * 7])),
+            max_features=data.draw(st.sampled_from([2, *[1000] * 7])),
         ),
         check_all=data.draw(st.booleans()),
     )
@@ -331,19 +332,17 @@ def test_encoding_null_types(codec_pair: Any, t: pa.DataType, value: Any) -> Non
 
 @fast
 @given(
+    junk=st.binary(max_size=20),
     data=some.files("Example"),
-    start=st.integers(0, 30),
     check=st.booleans(),
-    limit=st.sampled_from([20, 10**9]),
+    limit=st.sampled_from([20, 10**9, 10**9]),
 )
-def test_frames(codec_pair: Any, data: bytes, start: int, check: bool, limit: int) -> None:
-    start = min(start, len(data)) if start > 4 else 0
-
+def test_frames(codec_pair: Any, junk: bytes, data: bytes, check: bool, limit: int) -> None:
     def frames(codec: Any) -> Any:
         made = outcome(
             codec.frames,
-            pa.py_buffer(data),
-            start,
+            pa.py_buffer(junk + data),
+            len(junk),
             offset=1000,
             record=7,
             check_payload=check,
@@ -356,14 +355,17 @@ def test_frames(codec_pair: Any, data: bytes, start: int, check: bool, limit: in
 
 
 @fast
-@given(data=some.files("Example"), start=st.integers(0, 30), limit=st.sampled_from([20, 10**9]))
-def test_payloads(codec_pair: Any, data: bytes, start: int, limit: int) -> None:
-    start = min(start, len(data)) if start > 4 else 0
+@given(
+    junk=st.binary(max_size=20),
+    data=some.files("Example"),
+    limit=st.sampled_from([20, 10**9, 10**9]),
+)
+def test_payloads(codec_pair: Any, junk: bytes, data: bytes, limit: int) -> None:
     reference, native = (
         outcome(
             codec.payloads,
-            pa.py_buffer(data),
-            start,
+            pa.py_buffer(junk + data),
+            len(junk),
             offset=1000,
             record=7,
             max_record_bytes=limit,

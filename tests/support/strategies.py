@@ -34,6 +34,7 @@ _LEAF_VALUES = {
     pa.string_view(): st.text(max_size=20),
     pa.null(): st.none(),
 }
+_mostly_one = st.sampled_from([1, 1, 1, 1, 1, 0])
 READ_LEAVES = [t for t in _LEAF_VALUES if t != pa.large_binary()]
 WRITE_LEAVES = [pa.int64(), pa.float32(), pa.binary(), pa.large_binary()]
 
@@ -51,7 +52,7 @@ def read_schemas(draw: st.DrawFn, record_type: str) -> pa.Schema:
         leaf = draw(st.sampled_from([pa.binary(), pa.string(), pa.binary_view(), pa.string_view()]))
         return pa.schema([("byteArray", leaf)])
     depths = st.integers(0, 2 if record_type == "SequenceExample" else 1)
-    chosen = draw(st.lists(names, unique=True, max_size=4))
+    chosen = draw(st.lists(names, unique=True, min_size=draw(_mostly_one), max_size=4))
     return pa.schema(
         [(name, _nested(draw(st.sampled_from(READ_LEAVES)), draw(depths))) for name in chosen]
     )
@@ -157,9 +158,8 @@ def features(draw: st.DrawFn) -> bytes:
     return b"".join(parts)
 
 
-_keys = st.one_of(
-    names.map(str.encode), names.map(str.encode), st.none(), st.sampled_from([b"\xff", b"other"])
-)
+# One that is not UTF-8 costs the whole record.
+_keys = st.sampled_from([*(name.encode() for name in NAMES * 4), *[None, b"other"] * 4, b"\xff"])
 
 
 @st.composite
@@ -212,6 +212,8 @@ def plain_payloads(draw: st.DrawFn, record_type: str, schema: pa.Schema) -> byte
         depth, leaf = 0, column.type
         while pa.types.is_list(leaf):
             depth, leaf = depth + 1, leaf.value_type
+        if draw(st.integers(0, 11)) == 0:
+            leaf = draw(st.sampled_from(READ_LEAVES))
         count = st.just(1) if depth == 0 else st.integers(0, 3)
         if depth == 2:
             steps = [draw(_feature_of(leaf, draw(count))) for _ in range(draw(st.integers(0, 3)))]
@@ -237,6 +239,8 @@ def _feature_of(leaf: pa.DataType, count: int) -> st.SearchStrategy[bytes]:
         return values(float32s).map(wire.float_list) | values(int64s).map(wire.int64_list)
     if leaf == pa.null():
         return st.just(b"")
+    if leaf in (pa.binary(), pa.binary_view()):
+        return values(some_bytes).map(wire.bytes_list)
     return values(st.text(max_size=5).map(str.encode)).map(wire.bytes_list)
 
 
@@ -260,5 +264,6 @@ def files(draw: st.DrawFn, record_type: str, schema: pa.Schema | None = None) ->
     some = payloads(record_type)
     if schema is not None and record_type != "ByteArray":
         some = st.one_of(plain_payloads(record_type, schema), some)
-    data = b"".join(frame(payload) for payload in draw(st.lists(some, max_size=5)))
+    drawn = draw(st.lists(some, min_size=draw(_mostly_one), max_size=5))
+    data = b"".join(map(frame, drawn))
     return draw(damaged(data)) if draw(st.integers(0, 7)) == 0 else data
