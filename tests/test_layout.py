@@ -207,6 +207,13 @@ def test_refused_names_and_values(name: str, array: pa.Array) -> None:
         layout.format_segments(name, array)
 
 
+def test_a_folders_name_may_have_255_bytes() -> None:
+    longest = "é" * 126 + "x"
+    assert layout.format_segments("p", pa.array([longest])) == [f"p={longest}"]
+    with pytest.raises(LayoutError, match="256 bytes"):
+        layout.format_segments("p", pa.array([longest + "x"]))
+
+
 def test_empty_strings_become_null_on_demand() -> None:
     segments = layout.format_segments("_p", pa.array(["", None]), empty_partition="null")
     assert segments == ["_p=__HIVE_DEFAULT_PARTITION__"] * 2
