@@ -385,6 +385,32 @@ def test_a_batch_that_is_replayed(spark, tmp_path):
     assert ids(out) == sorted([1, 2, 3, 1, 2, 3, 3])
 
 
+def test_a_function_that_is_called_again_replaces_its_batch(classic, tmp_path):
+    add(tmp_path / "in", [1, 2])
+    calls = []
+
+    def write(frame, number):
+        calls.append(number)
+        frame = frame.selectExpr("id", f"{number} AS batch")
+        writer = frame.write.format("tfrecord").option("partitionOverwriteMode", "dynamic")
+        writer.partitionBy("batch").mode("overwrite").save(str(tmp_path / "out"))
+
+    def run_function():
+        writer = source(classic, tmp_path / "in").writeStream.foreachBatch(write)
+        writer = writer.option("checkpointLocation", f"{tmp_path}/c").trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    run_function()
+    add(tmp_path / "in", [3])
+    run_function()
+    before = tree(tmp_path / "out")
+    forget_the_last_batch(tmp_path / "c")
+    run_function()
+    assert calls == [0, 1, 1]
+    assert tree(tmp_path / "out") == before
+    assert ids(tmp_path / "out") == [1, 2, 3]
+
+
 def test_a_batch_that_was_killed_while_publishing(classic, tmp_path):
     """The commit is decided, and its process gone: the replay finishes it and adds nothing."""
     add(tmp_path / "in", [1])
