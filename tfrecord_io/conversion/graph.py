@@ -171,6 +171,10 @@ def run_tasks(
         return _run_on_cluster(client, shared, tasks, done)
 
 
+class _Pieces(list[SourcePiece]):
+    """Pieces that Dask does not search for tasks, which it does in a list, field by field."""
+
+
 def _write_key(job: WriteJob, number: str) -> str:
     return f"{_NAME}-write-{job.job_id}-{number}"
 
@@ -182,7 +186,7 @@ def _nodes(shared: Shared, tasks: Sequence[Sequence[SourcePiece]]) -> list[Any]:
     common = delayed(shared, name=f"{_NAME}-plan-{shared.job.job_id}", traverse=False)
     write = delayed(write_pieces, pure=False, traverse=False)
     return [
-        write(common, index, pieces, dask_key_name=_write_key(shared.job, f"{index:05d}"))
+        write(common, index, _Pieces(pieces), dask_key_name=_write_key(shared.job, f"{index:05d}"))
         for index, pieces in enumerate(tasks)
     ]
 

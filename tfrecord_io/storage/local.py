@@ -255,7 +255,9 @@ class LocalStorage(StagesByRename):
         shutil.rmtree(path)
 
     def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
-        each(_sync_folder, paths, self.close_concurrency)
+        todo = list(paths)
+        # Few are synced in less time than threads begin.
+        each(_sync_folder, todo, min(self.close_concurrency, len(todo) // 4))
 
 
 def _at_once(path: str, flags: int) -> int:
