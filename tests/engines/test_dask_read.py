@@ -61,7 +61,7 @@ def dataset(tmp_path: Path) -> str:
     return str(tmp_path / "data")
 
 
-@pytest.mark.parametrize("limit", [None, 40])
+@pytest.mark.parametrize("limit", [None, 40, 50])
 def test_the_next_small_files_of_a_store_are_fetched_ahead(dataset, monkeypatch, limit):
     """A partition of them would take as many answers of the store, one after the other."""
     url = f"memory://fetched-ahead-{limit}"
@@ -130,9 +130,11 @@ class TestRows:
         memory = fsspec.filesystem("memory")
         memory.put(dataset, "/dask-filesystem", recursive=True)
         try:
-            for path in ("/dask-filesystem", ["/dask-filesystem/p=k0", "/dask-filesystem/p=k2"]):
+            texts = TABLE["s"].to_pylist()
+            some = ["/dask-filesystem/p=k0", "/dask-filesystem/p=k2"]
+            for path, expected in (("/dask-filesystem", texts), (some, texts[:100] + texts[200:])):
                 frame = tfr.read_tfrecord(path, filesystem=memory)
-                assert set(frame["i"].dropna().compute()) <= set(range(ROWS))
+                assert frame["s"].compute().tolist() == expected
             assert len(tfr.read_tfrecord("memory://dask-filesystem")) == ROWS
         finally:
             memory.rm("/dask-filesystem", recursive=True)
@@ -144,6 +146,13 @@ class TestRows:
         positional = fsspec.get_filesystem_class("file")(True)
         with pytest.raises(tfr.OptionError, match="made with positional arguments; give a URL"):
             tfr.read_tfrecord(dataset, filesystem=positional)
+
+    def test_file_system_object_with_options(self, tmp_path):
+        with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+            archive.writestr("a.tfrecord", examples({"x": 1}))
+        options = {"fo": str(tmp_path / "a.zip")}
+        frame = tfr.read_tfrecord("a.tfrecord", filesystem=fsspec.filesystem("zip", **options))
+        assert frame["x"].compute().tolist() == [1]
 
     def test_filesystems_before_others(self, dataset):
         inner = fsspec.filesystem("file")
@@ -754,6 +763,12 @@ class TestCutting:
         assert frame.npartitions == 1
         with pytest.warns(tfr.CorruptDataWarning, match="skipped 1 damaged"):
             assert len(frame.compute()) == 99
+
+    def test_rows_of_damaged_files_are_not_counted(self, dataset):
+        spoil(next(Path(dataset).rglob("part-*")))
+        frame = tfr.read_tfrecord(dataset, on_corrupt="skip_file", blocksize=None)
+        with pytest.warns(tfr.CorruptDataWarning):
+            assert len(frame) == sum(map(len, frame.partitions)) == ROWS - 25
 
     def test_damage_is_kept(self, tmp_path):
         data = bytearray(b"".join(examples({"x": i}) for i in range(100)))
