@@ -623,11 +623,12 @@ class TestRefused:
         assert tree(tmp_path) == {}
 
     def test_before_a_look_at_values(self, tmp_path):
-        objects = dd.from_map(
-            lambda _: failing(pd.DataFrame({"i": [0], "x": [b""]}), 0),
-            [0],
-            meta=pd.DataFrame({"i": [0], "x": pd.Series([b""], dtype=object)}),
-        )
+        with dask.config.set({"dataframe.convert-string": False}):
+            objects = dd.from_map(
+                lambda _: failing(pd.DataFrame({"i": [0], "x": [b""]}), 0),
+                [0],
+                meta=pd.DataFrame({"i": [0], "x": pd.Series([b""], dtype=object)}),
+            )
         tfr.write_table(TABLE, tmp_path / "out")
         before = tree(tmp_path)
         with pytest.raises(tfr.DatasetExistsError):
@@ -747,6 +748,22 @@ class TestModes:
             with pytest.raises(tfr.CommitConflictError, match="append"):
                 again()
         assert tfr.read_table(path)["i"].to_pylist() == [*range(ROWS)] * 2
+
+    def test_what_is_not_to_be_written_is_not_made(self, tmp_path):
+        made = []
+
+        def part(number):
+            made.append(number)
+            return pd.DataFrame({"x": [number]})
+
+        frame = dd.from_map(part, range(2), meta=pd.DataFrame({"x": [0]}))
+        adding = tfr.to_tfrecord(frame, tmp_path / "out", append=True, compute=False)
+        assert adding.compute(scheduler="sync").rows == len(made) == 2
+        with pytest.raises(tfr.CommitConflictError, match="append"):
+            adding.compute(scheduler="sync")
+        kwargs = {"scheduler": "sync"}
+        tfr.to_tfrecord(frame, tmp_path / "out", mode="ignore", compute_kwargs=kwargs)
+        assert len(made) == 2
 
     def test_appends_that_were_made_of_one_state_add_their_rows_once(self, tmp_path):
         tfr.write_table(pa.table({"x": [1]}), tmp_path / "t")
