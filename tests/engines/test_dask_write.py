@@ -807,12 +807,19 @@ class TestModes:
 
 class TestRawRecords:
     def test_a_bag(self, tmp_path):
-        payloads = [b"%d" % i * i for i in range(50)]
+        # More in a partition than are encoded at a time.
+        payloads = [b"%d" % i * (i % 50) for i in range(5000)]
         bag = dask.bag.from_sequence(payloads, npartitions=4)
         tfr.to_tfrecord(bag, tmp_path / "out", record_type="ByteArray")
         assert b"".join(data_files(tmp_path / "out").values()) == records(*payloads)
         read = tfr.read_tfrecord(tmp_path / "out", record_type="ByteArray")
         assert read["byteArray"].to_bag().compute() == payloads
+
+    def test_a_frame(self, tmp_path):
+        payloads = [b"%d" % i * i for i in range(50)]
+        frame = frame_of(pa.table({"byteArray": payloads}))
+        tfr.to_tfrecord(frame, tmp_path / "out", record_type="ByteArray")
+        assert b"".join(data_files(tmp_path / "out").values()) == records(*payloads)
 
     def test_delayed_objects(self, tmp_path):
         parts = [dask.delayed(iter)([b"a", bytearray(b"b")]), dask.delayed(list)([b"c"])]
