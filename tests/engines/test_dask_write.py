@@ -543,6 +543,7 @@ class TestRefused:
             ({"partition_on": "l"}, tfr.TFRecordError, "'l'"),
             ({"repartition_on": "q"}, tfr.OptionError, "repartition_on"),
             ({"repartition_on": 5}, tfr.OptionError, "repartition_on"),
+            ({"repartition_on": []}, tfr.OptionError, r"repartition_on is \[\]"),
             ({"repartition_on": ["p", "l"]}, tfr.OptionError, "'l'.*lists"),
             ({"partition_on": 5}, tfr.OptionError, "partition_by is 5"),
             ({"partition_on": ["p", 5]}, tfr.OptionError, "partition_by is"),
