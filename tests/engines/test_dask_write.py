@@ -876,6 +876,17 @@ class TestFailures:
         tfr.to_tfrecord(frame_of(TABLE), tmp_path / "out")
         assert tfr.read_table(tmp_path / "out").equals(TABLE)
 
+    def test_a_job_that_was_begun_twice_publishes_nothing(self, tmp_path):
+        """As a scheduler does that lost the worker of the first node, and not those of others."""
+        made = tfr.to_tfrecord(frame_of(TABLE), tmp_path / "out", compute=False)
+        graph = dict(made.dask)
+        write = next(key for key in graph if key[0].startswith("write-tfrecord"))
+        staged = dask.get(graph, write)
+        with pytest.raises(tfr.CommitError, match="nothing was written: compute it again"):
+            dask.get({**graph, write: staged}, made.key)
+        assert data_files(tmp_path / "out") == {}
+        assert not (tmp_path / "out" / "_SUCCESS").exists()
+
     def test_retries(self, tmp_path, cluster, expected):
         flags = tmp_path / "flags"
         flags.mkdir()
