@@ -422,8 +422,10 @@ class TestValues:
         assert dict(zip(read.schema.names, read.schema.types, strict=True)) == schema
         assert read.to_pydict() == {"v": [0.5, None], "l": [[0.5], None], "d": [1.25, 1.25]}
         rounded = {"v": [0.1, 0.5]}
-        with pytest.raises(tfr.EncodeError, match=r"'v' holds 0\.1"):
-            self.write(tmp_path / "out", rounded, schema={"v": pa.float32()}, float64="error")
+        for values in (rounded["v"], ["0.1", "0.5"], [decimal.Decimal("0.1")] * 2):
+            with pytest.raises(tfr.EncodeError, match=r"'v' holds 0\.1"):
+                schema = {"v": pa.float32()}
+                self.write(tmp_path / "out", {"v": values}, schema=schema, float64="error")
         assert not (tmp_path / "out").exists()
         with pytest.warns(tfr.PrecisionWarning, match="'v'"):
             read = self.write(tmp_path / "warn", rounded, schema={"v": pa.float32()})
