@@ -266,6 +266,7 @@ class TestValues:
         ("part", "told"),
         [
             (pd.DataFrame([[1, 2]], columns=[0, "a"]), r"columns \[0, 'a'\], .* \['b', 'a'\]"),
+            (pd.DataFrame([[1, 2, 3]], columns=["b", "a", "a"]), r"columns \['b', 'a', 'a'\], "),
             (pd.Series([1, 2]), "is a Series, and not a pandas DataFrame"),
             (None, "is a NoneType, and not"),
         ],
