@@ -19,6 +19,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.frames import example, examples, frame
 from tfrecord_io import parallel
+from tfrecord_io.tensors import rows as training_rows
 from tfrecord_io.tensors.numpy_batches import Ragged
 
 ROWS = 1000
@@ -568,7 +569,12 @@ def test_batches_pickle(data: str) -> None:
 
 @pytest.mark.parametrize("shuffle", [False, 50, 5000])
 @pytest.mark.parametrize("given", [0, 1, 37, 100])
-def test_another_iterator_goes_on(data: str, shuffle: int, given: int) -> None:
+@pytest.mark.parametrize("block_rows", [20, ROWS])
+def test_another_iterator_goes_on(
+    data: str, monkeypatch: pytest.MonkeyPatch, shuffle: int, given: int, block_rows: int
+) -> None:
+    monkeypatch.setattr(training_rows, "_BLOCK_ROWS", block_rows)
+
     def made() -> Any:
         # Another seed each time.
         return tfr.batches(data, batch_size=10, columns=["n"], shuffle=shuffle)
@@ -603,7 +609,7 @@ def test_a_state_of_a_set_in_another_order(data: str) -> None:
     assert numbers(second) == [8]
 
 
-def test_a_state_of_other_batches(data: str) -> None:
+def test_a_state_of_other_batches(data: str, tmp_path: Path) -> None:
     state = iter(tfr.batches(data, batch_size=10, shuffle=50)).state_dict()
     for name, value in (("batch_size", 20), ("shuffle", 60), ("shard", (0, 2))):
         others = tfr.batches(data, **{"batch_size": 10, "shuffle": 50, name: value})
@@ -619,6 +625,11 @@ def test_a_state_of_other_batches(data: str) -> None:
         iter(others).load_state_dict(state_of_many)
     others = tfr.batches(f"{data}/part=1", batch_size=10, shuffle=50)
     with pytest.raises(tfr.OptionError, match="with pieces"):
+        iter(others).load_state_dict(state)
+    larger = TABLE.set_column(0, "n", pa.array(range(ROWS, 2 * ROWS)))
+    tfr.write_table(larger, tmp_path / "data", partition_by="part", rows_per_task=70)
+    others = tfr.batches(tmp_path / "data", batch_size=10, shuffle=50)
+    with pytest.raises(tfr.OptionError, match="with bytes"):
         iter(others).load_state_dict(state)
     with pytest.raises(tfr.OptionError, match="batch_size None"):
         iter(others).load_state_dict({})
