@@ -473,6 +473,16 @@ def test_drop_remainder_and_length(data: str) -> None:
     assert list(tfr.batches(data, batch_size=2000, drop_remainder=True)) == []
     with pytest.raises(TypeError, match="not known"):
         len(tfr.batches(data, batch_size=300, filters=[("n", ">", 5)]))
+    with pytest.raises(TypeError, match="not known"):
+        len(tfr.batches(data, batch_size=300, on_corrupt="skip_record"))
+
+
+def test_the_length_of_files_that_nobody_counted(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(examples({"n": 1}, {"n": 2}))
+    batches = tfr.batches(tmp_path, batch_size=1, schema=pa.schema([("n", pa.int64())]))
+    with pytest.raises(TypeError, match="not known"):
+        len(batches)
+    assert len(tfr.batches(tmp_path, batch_size=1)) == 2
 
 
 def test_filters_and_columns(data: str) -> None:
