@@ -519,6 +519,13 @@ def test_workers_share_a_shard(data: str) -> None:
     assert sorted(itertools.chain(*shared)) == sorted(numbers(batches))
 
 
+def test_a_worker_is_at_the_same_epoch(data: str) -> None:
+    batches = tfr.batches(data, batch_size=10, shuffle=50, seed=1)
+    batches.set_epoch(3)
+    worker = batches.of_worker(0, 1)
+    assert numbers(worker) == numbers(batches)
+
+
 @pytest.mark.parametrize(("index", "count"), [(2, 2), (-1, 2), (0, 0), (0.5, 2), (None, 1)])
 def test_workers_that_are_none(data: str, index: Any, count: Any) -> None:
     batches = tfr.batches(data, batch_size=10)
