@@ -263,6 +263,7 @@ def test_defaults_are_numbers_of_the_type(tmp_path: Path, t: pa.DataType, defaul
         ({"batch_size": 0}, "batch_size"),
         ({"shuffle": -1}, "shuffle is -1"),
         ({"drop_remainder": "no"}, "drop_remainder is 'no'"),
+        ({"on_corrupt": "keep"}, "on_corrupt is 'keep'; it must be one of"),
         ({"shuffle": "yes"}, "shuffle"),
         ({"seed": -1, "shuffle": True}, "seed is -1"),
         ({"shard": (2, 2)}, r"shard is \(2, 2\); the index must be from 0 to 1"),
