@@ -461,6 +461,13 @@ def test_errors_count_rows_as_they_came_in(tmp_path: Path) -> None:
     assert tree(tmp_path) == {}
 
 
+def test_errors_of_a_folders_file_count_rows_of_all_folders(tmp_path: Path) -> None:
+    table = pa.table({"byteArray": [b"a", b"b", None, b"c"], "p": [1, 1, 2, 1]})
+    with pytest.raises(EncodeError, match="a null cannot be written") as caught:
+        write_table(table, tmp_path / "ds", partition_by="p", record_type="ByteArray")
+    assert caught.value.row == 2
+
+
 def test_partition_values_that_cannot_be_written(tmp_path: Path) -> None:
     for value in ("", "a\0", "x" * 300):
         table = pa.table({"p": ["x", value], "v": [1, 2]})
