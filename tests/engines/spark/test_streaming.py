@@ -484,6 +484,25 @@ def test_a_batch_that_fails(spark, tmp_path):
     assert ids(out) == [1, 2, 3]
 
 
+def test_a_batch_that_was_stopped_when_it_began(spark, tmp_path):
+    """Spark aborts none of that; the query's next start removes it, and no other query does."""
+    out, flag = tmp_path / "out", tmp_path / "left"
+
+    def leave_a_job(found):
+        if not flag.exists():
+            flag.touch()
+            (job,) = (out / STAGING).iterdir()
+            shutil.copytree(job, job.with_name(job.name[:-8] + "0" * 8))
+        yield from found
+
+    for number, checkpoint in enumerate(["own", "other", "own"]):
+        add(tmp_path / "in", [number])
+        frame = source(spark, tmp_path / "in").mapInArrow(leave_a_job, "id bigint")
+        run(frame, out, tmp_path / checkpoint)
+        assert (out / STAGING).exists() == (number < 2)
+    assert ids(out) == [0, 0, 1, 1, 2]
+
+
 def test_files_that_went_before_they_were_read(classic, tmp_path):
     add(tmp_path / "in", [1])
     add(tmp_path / "in", [2])

@@ -35,7 +35,7 @@ REQUEST_OPTION = "tfrecord_io.write"
 CHECK_OPTION = "tfrecord_io.check"
 #: Asks only which columns a read has; its value is the schema that the user gave, or empty.
 DESCRIBE_OPTION = "tfrecord_io.describe"
-#: Marks the jobs of one run of a query; see `tfrecord_io.engines.spark.streaming`.
+#: Marks the jobs of a query; see `tfrecord_io.engines.spark.streaming`.
 STREAM_OPTION = "tfrecord_io.stream"
 #: The types that the columns of a read have in the records, as the answer to that said.
 STORED_OPTION = "tfrecord_io.stored"
@@ -169,7 +169,7 @@ class WriteOptions:
     case_sensitive : bool
         Whether names of columns are told apart by case.
     stream : str
-        The mark of a run of a query, empty without one.
+        The mark of a query, empty without one.
     """
 
     path: str

@@ -16,6 +16,7 @@ In a classic session what a reader or writer was told is in private fields of th
 from __future__ import annotations
 
 import functools
+import hashlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -200,7 +201,7 @@ def _completed_start(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]
                 "or foreachBatch with df.write"
             )
         asked = options_of_write(told.session, told.options, "append", told.partition_by)
-        asked[STREAM_OPTION] = secrets.token_hex(16)
+        asked[STREAM_OPTION] = _mark(told.options)
         with translated():
             is_needed(told.session, path, asked, kind.columns(self))
         self.options(**asked)
@@ -208,6 +209,14 @@ def _completed_start(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]
             return own(self, path, queryName=queryName)
 
     return start
+
+
+def _mark(options: Mapping[str, str]) -> str:
+    """Return a query's mark: the same at each start from one checkpoint, if one is named."""
+    checkpoint = {name.lower(): text for name, text in options.items()}.get("checkpointlocation")
+    if not checkpoint:
+        return secrets.token_hex(16)
+    return hashlib.sha256(checkpoint.encode(errors="surrogatepass")).hexdigest()
 
 
 def _completed_to_table(kind: _Kind, own: Callable[..., Any]) -> Callable[..., Any]:

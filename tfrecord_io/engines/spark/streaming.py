@@ -12,7 +12,9 @@ other in the tasks' messages. Tasks are told which query and which batch they wo
 commit records that in the manifest together with the files: a batch that Spark replays after a
 crash is found there and published no second time. The query is known by the id that Spark keeps in
 the checkpoint. An abort may have no message of any task; it knows the jobs of its query by a mark
-in their hidden folders.
+in their hidden folders. A query that is stopped just when a batch begins aborts nothing, and the
+job's process, the JVM, lives on: the query's next batch finds that job by the mark. A query runs
+once at a time in a JVM, so what it has of other jobs is over.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from tfrecord_io.commit.job import abort_job, commit_job, staging_of
+from tfrecord_io.commit.ownership import owner_of
 from tfrecord_io.commit.staging import Staging
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import WriteOptions
@@ -245,6 +248,7 @@ class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[mi
             staging = staging_of(job)
             path = f"{staging.job_folder(job.job_id)}/{_MARK_NAME}"
             staging.storage.write_bytes(path, self._options.stream.encode())
+            self._remove_mine(staging, but=job.job_id)
         return job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -285,12 +289,17 @@ class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[mi
         for first in staged[:1]:
             job = replace(first.job, storage_options=self._options.storage)
             abort_job(job, [message.commit for message in staged])
-        staging = Staging(*open_storage(self._options.path, self._options.storage))
+        self._remove_mine(Staging(*open_storage(self._options.path, self._options.storage)))
+
+    def _remove_mine(self, staging: Staging, but: str = "") -> None:
         for job_id in staging.job_ids():
-            if self._is_mine(staging, job_id) and not staging.is_decided(job_id):
+            if job_id != but and self._is_mine(staging, job_id) and not staging.is_decided(job_id):
                 staging.remove_job(job_id)
 
     def _is_mine(self, staging: Staging, job_id: str) -> bool:
+        # Another application may have been started from the same checkpoint.
+        if not job_id.startswith(f"{owner_of(driver_pid())}-"):
+            return False
         try:
             path = f"{staging.job_folder(job_id)}/{_MARK_NAME}"
             mark = staging.storage.read_bytes(path, _MARK_BYTES)
