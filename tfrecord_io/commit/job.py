@@ -173,11 +173,16 @@ def abort_job(job: WriteJob, commits: Iterable[TaskCommit | None] = ()) -> None:
         mine = {staging.storage.upload_id(file.staged) for file in files}
         open_ones = staging.storage.uploads(staging.root) if mine else []
         staging.storage.abort_uploads(one for one in open_ones if one.upload_id in mine)
-    if _has_turn(staging, job.job_id):
+    remove_undecided(staging, job.job_id)
+
+
+def remove_undecided(staging: Staging, job_id: str) -> None:
+    """Remove a job that is not decided, unless it has the turn: its commit may be under way."""
+    if _has_turn(staging, job_id):
         # Its commit was given up, and somebody else may be ending it already.
         _finish_dead_turn(staging)
         return
-    staging.remove_job(job.job_id)
+    staging.remove_job(job_id)
 
 
 @contextlib.contextmanager

@@ -198,6 +198,13 @@ class Staging:
         paths = {*tree.folders, *(path for path in tree.files if "/" in path)}
         return sorted({path.partition("/")[0] for path in paths})
 
+    def has_attempts(self, job_id: str) -> bool:
+        """Return whether a task of a job has begun to stage files."""
+        try:
+            return bool(self.storage.tree(self.job_folder(job_id)).folders)
+        except FileNotFoundError:
+            return False
+
     def remove_job(self, job_id: str) -> None:
         """Remove a job's folder and uploads, and the folders made for it that hold nothing else."""
         try:

@@ -43,7 +43,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tfrecord_io.commit.job import abort_job, commit_job, staging_of
+from tfrecord_io.commit.job import abort_job, commit_job, remove_undecided, staging_of
 from tfrecord_io.commit.ownership import owner_of
 from tfrecord_io.commit.staging import Staging
 from tfrecord_io.engines.spark.conditions import in_worker
@@ -248,7 +248,10 @@ class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[mi
             staging = staging_of(job)
             path = f"{staging.job_folder(job.job_id)}/{_MARK_NAME}"
             staging.storage.write_bytes(path, self._options.stream.encode())
-            self._remove_mine(staging, but=job.job_id)
+            for other in self._undecided(staging):
+                # One that came to its tasks was aborted, or its commit may still be under way.
+                if other != job.job_id and not staging.has_attempts(other):
+                    remove_undecided(staging, other)
         return job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -289,12 +292,15 @@ class StreamWriter(SentToTasks, DataSourceStreamArrowWriter):  # type: ignore[mi
         for first in staged[:1]:
             job = replace(first.job, storage_options=self._options.storage)
             abort_job(job, [message.commit for message in staged])
-        self._remove_mine(Staging(*open_storage(self._options.path, self._options.storage)))
+        staging = Staging(*open_storage(self._options.path, self._options.storage))
+        for job_id in self._undecided(staging):
+            remove_undecided(staging, job_id)
 
-    def _remove_mine(self, staging: Staging, but: str = "") -> None:
+    def _undecided(self, staging: Staging) -> Iterator[str]:
+        """Give the jobs of the query that are not committed."""
         for job_id in staging.job_ids():
-            if job_id != but and self._is_mine(staging, job_id) and not staging.is_decided(job_id):
-                staging.remove_job(job_id)
+            if self._is_mine(staging, job_id) and not staging.is_decided(job_id):
+                yield job_id
 
     def _is_mine(self, staging: Staging, job_id: str) -> bool:
         # Another application may have been started from the same checkpoint.
