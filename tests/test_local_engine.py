@@ -3,6 +3,7 @@ import errno
 import functools
 import gc
 import gzip
+import itertools
 import mmap
 import os
 import subprocess
@@ -599,6 +600,89 @@ class TestInOrder:
         works = [lambda index=index: work(index) for index in range(10)]
         assert [next(items) for items in self.run(works, budget_bytes=50)] == list(range(10))
         assert not live()
+
+    def test_works_that_are_left_end(self):
+        ended = threading.Semaphore(0)
+
+        def work():
+            try:
+                yield from itertools.repeat(1)
+            finally:
+                ended.release()
+
+        streams = self.run([work] * 8, budget_bytes=50)
+        assert [next(next(streams)) for _ in range(8)] == [1] * 8
+        # All but the last one, which may go on.
+        assert all(ended.acquire(timeout=10) for _ in range(7))
+        streams.close()
+
+    def test_works_are_pulled_by_one_thread_at_a_time(self):
+        def works():
+            for index in range(20):
+                # As files are opened.
+                time.sleep(0.01)
+                yield lambda index=index: iter([index])
+
+        assert [[*items] for items in self.run(works())] == [[index] for index in range(20)]
+
+    def test_few_works_are_begun_ahead_however_small_they_are(self):
+        pulled = []
+
+        def works():
+            for index in range(1000):
+                pulled.append(index)
+                yield lambda: iter([])
+
+        streams = self.run(works(), threads=2)
+        next(streams)
+        time.sleep(0.2)
+        # The one in turn, and four for each thread.
+        assert len(pulled) <= 9
+        streams.close()
+
+    def ahead(self, *works):
+        """Give the streams of works that one thread is ahead with; items are their sizes."""
+        pool = parallel._Pool(works, int, 50, most_waiting=4, caller_works=False)
+        return contextlib.closing(pool.streams(1))
+
+    @staticmethod
+    def filling(is_full):
+        """Return an endless work, and tell when it has filled the budget."""
+
+        def work():
+            yield from [10] * 4
+            is_full.set()
+            yield from itertools.repeat(10)
+
+        return work
+
+    def test_what_was_taken_makes_room(self):
+        is_full = threading.Event()
+        with self.ahead(lambda: iter([10] * 20), self.filling(is_full)) as streams:
+            assert list(next(streams)) == [10] * 20
+            assert is_full.wait(10)
+
+    def test_what_waited_and_is_dropped_makes_room(self):
+        are_full = threading.Event(), threading.Event()
+        with self.ahead(*map(self.filling, are_full)) as streams:
+            for is_full in are_full:
+                next(streams)
+                assert is_full.wait(10)
+
+    def test_what_comes_after_it_was_dropped_takes_no_room(self):
+        is_begun, goes_on, is_full = threading.Event(), threading.Event(), threading.Event()
+
+        def work():
+            is_begun.set()
+            goes_on.wait(10)
+            yield 50
+
+        with self.ahead(work, self.filling(is_full)) as streams:
+            next(streams)
+            assert is_begun.wait(10)
+            threading.Timer(0.1, goes_on.set).start()
+            next(streams)
+            assert is_full.wait(10)
 
     def test_errors_come_in_their_turn(self):
         def good():
