@@ -312,10 +312,8 @@ class _Pool(Generic[T]):
     def _has_room(self, stream: _Stream[T]) -> bool:
         if self._waiting_bytes < self._budget_bytes:
             return True
-        head = self._current
-        if head is None or head.is_dropped:
-            head = self._waiting[0] if self._waiting else None
-        return stream is head and not stream.items
+        # Where none is in turn, the caller is about to take the next one, or there is none.
+        return stream is self._current and not stream.items
 
     def _can_pull(self) -> bool:
         is_free = not self._is_pulling and not self._is_exhausted
