@@ -428,6 +428,7 @@ class TestLaziness:
             (lambda f: ~((f["p"] == "k0") & (f["i"] > 290)), "012"),
             (lambda f: f["i"] > 290, "012"),
             (lambda f: f["p"].str.upper() == "K1", "012"),
+            (lambda f: f[["p"]].replace("k0", "k1")["p"] == "k1", "012"),
         ],
     )
     @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable", None])
