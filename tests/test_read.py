@@ -528,6 +528,15 @@ class TestManifest:
         manifest(tmp_path, [("n", pa.int64())], [("p", pa.string())])
         assert read_table(tmp_path).to_pylist() == [{"n": 1, "p": "1"}]
 
+    def test_partition_types_that_disagree_are_those_of_the_names(self, tmp_path):
+        for name, t in (("a", pa.int8()), ("b", pa.string())):
+            p = pa.array([1]).cast(t)
+            write_table(pa.table({"n": [1], "p": p}), tmp_path / name, partition_by="p")
+        table = read_table([tmp_path / "a", tmp_path / "b"])
+        # As Spark takes them.
+        assert table.schema.field("p").type == pa.int32()
+        assert table["p"].to_pylist() == [1, 1]
+
     @pytest.mark.parametrize(
         ("t", "value"),
         [(pa.timestamp("us", "Asia/Tokyo"), 253_402_300_799_999_999), (pa.timestamp("ns"), 1)],
