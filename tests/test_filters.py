@@ -116,6 +116,7 @@ class TestParse:
             (">=", 2, [2, 3]),
             ("in", {1, 3}, [1, 3]),
             ("not in", (1, 3), [2]),
+            ("in", frozenset({2}), [2]),
         ],
     )
     def test_operators(self, op, value, kept):
@@ -188,6 +189,8 @@ class TestParse:
             (">", pd.Timestamp(there[1]) - pd.Timedelta(1), [1, 2]),
             ("in", [here[0], instants[2], None], [0, 2, 3]),
             ("not in", {here[1], there[2]}, [0, 3]),
+            # In nanoseconds there is no such year.
+            ("<", datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc), [0, 1, 2]),
         ):
             terms = parse([("a", op, given)])
             assert columns_of(terms, table.schema) == ["a"]
@@ -243,6 +246,7 @@ class TestColumnsOf:
             ("a", [2**63]),
             ("date", ["2026-01-01"]),
             ("date", [datetime.date(2026, 1, 1), datetime.datetime(2026, 1, 1, 12)]),
+            ("date", [datetime.datetime(2026, 1, 1, 0, 30)]),
         ],
     )
     def test_a_list_is_not_cast_to_the_column(self, op, column, values):
@@ -522,6 +526,7 @@ def test_decimals_are_compared_by_their_digits(tmp_path, t, is_partition):
         assert kept("not in", [0.3, None]) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
         assert kept("in", [0.35]) == []
     assert kept("<", float("inf")) == list(range(10))
+    assert kept("<", math.nan) == kept(">=", math.nan) == []
 
 
 @pytest.mark.parametrize("t", [pa.decimal128(21, 0), pa.decimal256(42, 20), pa.decimal64(18, 4)])
@@ -548,6 +553,14 @@ def test_decimals_are_compared_with_numbers_that_are_none(t):
         }.items():
             found = expression(parse([("x", operator, value)]), table.schema)
             assert kept_rows(table, found) == rows
+
+
+def test_a_float_is_compared_with_decimals_by_its_exact_value():
+    # Its shortest digits, 1.1805916207174113e+21, are another number.
+    numbers = [2**70, 1180591620717411300000]
+    table = pa.table({"x": pa.array(map(decimal.Decimal, numbers), pa.decimal128(38, 0))})
+    for term, rows in ((("=", 2.0**70), [0]), (("<", 2.0**70), [1]), (("in", [2.0**70]), [0])):
+        assert kept_rows(table, expression(parse([("x", *term)]), table.schema)) == rows
 
 
 @pytest.mark.parametrize("by", ["x", ()])
@@ -623,7 +636,14 @@ def test_a_text_stands_for_a_value_of_the_column(text, value):
     assert table.filter(other).num_rows == 0
 
 
-@pytest.mark.parametrize("filters", [[("row", ">", 1)], field("row") > 1])
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [("row", ">", 1)],
+        [("row", ">", 1), ("row_", ">", 1)],
+        (field("row") > 1) & (field("row_") > 1),
+    ],
+)
 def test_columns_may_bear_any_name(tmp_path, filters):
     write_table(pa.table({"row": [1, 2], "row_": [3, 4]}), tmp_path / "data")
     kept = read_table(tmp_path / "data", filters=filters)
@@ -636,6 +656,7 @@ def test_columns_may_bear_any_name(tmp_path, filters):
     [
         (("price", "==", "cheap"), "'price', which is decimal128.5, 2., with 'cheap'"),
         (("price", "==", b"1.50"), "'price', which is decimal128.5, 2., with b'1.50'"),
+        (("price", "==", True), "'price', which is decimal128.5, 2., with True"),
         (("price", "in", ["1.50", None]), "'price', which is decimal128.5, 2., with"),
         (("price", "in", [1.5, "1.50"]), "'price' with"),
     ],
