@@ -37,7 +37,7 @@ def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copied(store: Server, data_set: Path) -> Server:
-    """The data set, and beside each of its files a hidden one."""
+    """The data set, beside each of its files a hidden one, and a hidden folder."""
     filesystem, root = fsspec.core.url_to_fs(f"{store.url}/ds", **store.storage_options)
     for path in sorted(data_set.rglob("*")):
         if path.is_file():
@@ -45,6 +45,8 @@ def copied(store: Server, data_set: Path) -> Server:
             filesystem.makedirs(place.rpartition("/")[0], exist_ok=True)
             filesystem.pipe_file(place, path.read_bytes())
             filesystem.pipe_file(f"{place.rpartition('/')[0]}/.{path.name}.crc", b"1")
+    filesystem.makedirs(f"{root}/_temporary/p=0", exist_ok=True)
+    filesystem.pipe_file(f"{root}/_temporary/p=0/part-00000-000.tfrecord", b"1")
     return Server(url=f"{store.url}/ds", storage_options=store.storage_options)
 
 
@@ -117,6 +119,7 @@ def test_a_pattern_gives_partition_columns_below_its_fixed_part(copied: Server) 
     options = {"storage_options": copied.storage_options}
     assert read_table(f"{copied.url}/**", **options).equals(TABLE)
     assert read_table(f"{copied.url}/p=*/*", **options).equals(TABLE)
+    assert read_table(f"{copied.url}/p=*", **options).equals(TABLE)
     assert read_table(f"{copied.url}/p=1/*", **options).column_names == ["x"]
 
 
@@ -125,6 +128,23 @@ def test_lists_keep_their_order(copied: Server) -> None:
     assert names([f"{copied.url}/{name}" for name in wanted], copied) == wanted
     mixed = [f"{copied.url}/p=3", f"{copied.url}/{FILES[1]}", f"{copied.url}/p=1*"]
     assert names(mixed, copied) == [FILES[2], FILES[1], FILES[0]]
+
+
+def test_files_and_folders_that_fit_a_pattern_come_in_the_order_of_their_names(
+    tmp_path: Path,
+) -> None:
+    wanted = ["a1", "a2/part-00000-999.x", "a2/part-00000-1000.x", "a3"]
+    for name in wanted:
+        (tmp_path / "ds" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ds" / name).write_bytes(b"")
+    assert names([f"{tmp_path}/ds/a*"], Server(url="")) == wanted
+
+
+def test_files_around_a_folder_are_not_taken_for_its_own(copied: Server) -> None:
+    paths = [f"{copied.url}/{name}" for name in (FILES[0], "p=2", FILES[0])]
+    _, found = list_paths(paths, copied.storage_options)
+    assert [one.root.rpartition("/")[2] for one in found] == ["p=1", "p=2", "p=1"]
+    assert [len(one.infos) for one in found] == [1, 1, 1]
 
 
 def test_what_is_missing(copied: Server) -> None:
@@ -233,23 +253,23 @@ def test_many_named_files_are_found_by_listing_their_folder(
         filesystem.pipe_file(f"{root}/part-{index:02d}", b"x" * index)
     filesystem.pipe_file(f"{root}/part-99", b"")
     urls = [f"{store.url}/part-{index:02d}" for index in reversed(range(count))]
-    infos: list[str] = []
+    listed: list[str] = []
     opened = open_storage(store.url, store.storage_options)[0]
 
-    def info(self: Any, path: str) -> Any:
-        infos.append(path)
-        return ask(self, path)
+    def list_files(self: Any, path: str, keep: Any = None) -> Any:
+        listed.append(path)
+        return ask(self, path, keep)
 
-    ask = type(opened).info
-    monkeypatch.setattr(type(opened), "info", info)
+    ask = type(opened).list_files
+    monkeypatch.setattr(type(opened), "list_files", list_files)
     _, (found,) = list_paths(urls, store.storage_options)
     assert [info.size for info in found.infos] == [*reversed(range(count))]
-    data_infos = [path for path in infos if "/part-" in path]
-    assert data_infos == []
+    assert listed == [root]
     # Too many others: each is asked for.
     monkeypatch.setattr(listing, "_OTHERS", 0)
     _, (found,) = list_paths(urls, store.storage_options)
     assert [info.size for info in found.infos] == [*reversed(range(count))]
+    assert sum("/part-" in path for path in listed) == count
     with pytest.raises(FileNotFoundError):
         list_paths([*urls, f"{store.url}/part-77"], store.storage_options)
 
@@ -266,6 +286,10 @@ def test_a_first_write_shows_nothing_before_it_ends(tmp_path: Path) -> None:
     write_table(pa.table({"x": [1]}), tmp_path / "ds")
     job = plan_write(schema, tmp_path / "ds", mode="overwrite")
     assert count_rows(tmp_path / "ds") == 1
+    commit.abort_job(job)
+    write_table(schema.empty_table(), tmp_path / "ds", mode="overwrite")
+    job = plan_write(schema, tmp_path / "ds", mode="append")
+    assert count_rows(tmp_path / "ds") == 0
     commit.abort_job(job)
     # A folder that somebody made is an empty data set.
     (tmp_path / "empty").mkdir()
