@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tfrecord_io.errors import DatasetChangedError
 from tfrecord_io.reading import ranges
-from tfrecord_io.reading.ranges import FirstRanges, Ranges
+from tfrecord_io.reading.ranges import Fetch, FirstRanges, Ranges
 
 RANGE = 100
 BEHIND = 10
@@ -94,6 +94,9 @@ def test_four_ranges_are_under_way_at_a_time() -> None:
         # All four are asked for although none is answered.
         store.wait_for(4)
         store.may_answer.set()
+        # None is taken yet, so there is no room for a fifth.
+        with store.changed:
+            assert not store.changed.wait_for(lambda: len(store.asked) > 4, 0.2)
         assert found.take() == DATA[:RANGE]
         store.wait_for(5)
         assert sorted(store.asked) == [(at, at + RANGE) for at in range(0, 500, RANGE)]
@@ -110,13 +113,14 @@ def test_behind_the_stop_nothing_is_fetched_unasked() -> None:
     assert store.asked[1:5] == [(70, 80), (80, 100), (100, 140), (140, 220)]
 
 
-def test_closing_ends_what_waits() -> None:
+def test_closing_waits_for_what_is_under_way() -> None:
     store = Store()
     store.may_answer.clear()
     found = Ranges(store.fetch, len(DATA))
     store.wait_for(4)
-    store.may_answer.set()
+    threading.Timer(0.1, store.may_answer.set).start()
     found.close()
+    assert store.may_answer.is_set()
     assert len(store.asked) == 4
 
 
@@ -163,6 +167,26 @@ def test_files_are_begun_ahead() -> None:
             found.close()
             assert stores[name].asked.count((20, 120)) == 1
     assert order == list(range(10))
+
+
+def test_small_files_that_were_begun_are_few_and_end_with_the_last_that_is_read() -> None:
+    store = Store()
+    store.may_answer.clear()
+    begun = []
+
+    def begin(name: int) -> tuple[Fetch, int, int]:
+        begun.append(name)
+        return store.fetch, 0, 1
+
+    with FirstRanges(begin) as first:
+        assert next(first.over(range(100))) == 0
+        # Sixteen, and one more to know that these are all that may wait.
+        assert begun == list(range(17))
+        store.wait_for(16)
+        threading.Timer(0.1, store.may_answer.set).start()
+    assert store.may_answer.is_set()
+    # The last one waited for a thread.
+    assert len(store.asked) == 16
 
 
 def test_what_needs_no_fetching_is_not_fetched() -> None:
