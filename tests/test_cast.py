@@ -307,6 +307,8 @@ def narrowed(values: Any, t: pa.DataType) -> bool:
         ([Decimal("0.1")], pa.decimal32(2, 1), True),
         ([Decimal(2) ** -20], pa.decimal256(60, 40), False),
         ([Decimal("0.00000095367431640625" + "0" * 19 + "1")], pa.decimal256(60, 40), True),
+        # What 2 ** -30 is with no more than 28 places.
+        ([Decimal("0.0000000009313225746154785156")], pa.decimal128(30, 28), True),
     ],
 )
 def test_float64_modes(values: Any, t: pa.DataType, is_narrowed: bool) -> None:
@@ -317,6 +319,10 @@ def test_decimals_keep_their_scale() -> None:
     values = [Decimal("1.23"), Decimal("-0.07"), None, Decimal("99999999.99")]
     floats = [1.23, -0.07, None, 99999999.99]
     assert written(values, pa.decimal128(10, 2)).equals(pa.array(floats, pa.float32()))
+    # Of these digits Arrow's own cast to floats makes a neighbour.
+    many = [Decimal("0.09726503118872642517")]
+    floats = [0.09726503118872642517]
+    assert written(many, pa.decimal128(38, 20)).equals(pa.array(floats, pa.float32()))
 
 
 @given(
@@ -506,6 +512,7 @@ def test_time_zones() -> None:
         ([2**32], pa.uint32(), 0),
         ([-1], pa.uint64(), 0),
         ([1, 2], pa.bool_(), 1),
+        ([0, None, -1], pa.bool_(), 2),
         ([2**31], pa.date32(), 0),
         ([DAY * 1000, 1], pa.date64(), 1),
         ([DAY], pa.time32("s"), 0),
