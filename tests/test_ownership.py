@@ -87,6 +87,15 @@ def test_a_process_that_proc_hides_is_not_taken_for_dead(
     assert owner.is_alive is False
 
 
+def is_told_apart_from(other: Owner) -> None:
+    ownership.host.cache_clear()
+    try:
+        assert owner_of().host != other.host
+        assert other.is_alive is None
+    finally:
+        ownership.host.cache_clear()
+
+
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
 def test_containers_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the kernel and its boot, and each counts its processes from 1."""
@@ -97,12 +106,7 @@ def test_containers_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
         return Path("pid:[7]") if str(self) == "/proc/self/ns/pid" else own(self)
 
     monkeypatch.setattr(Path, "readlink", readlink)
-    ownership.host.cache_clear()
-    try:
-        assert owner_of().host != here.host
-        assert here.is_alive is None
-    finally:
-        ownership.host.cache_clear()
+    is_told_apart_from(here)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
@@ -110,9 +114,4 @@ def test_hosts_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> No
     """The first namespace of process ids has one number on all of them."""
     here = owner_of()
     reading(monkeypatch, "/proc/sys/kernel/random/boot_id", lambda: "another boot\n")
-    ownership.host.cache_clear()
-    try:
-        assert owner_of().host != here.host
-        assert here.is_alive is None
-    finally:
-        ownership.host.cache_clear()
+    is_told_apart_from(here)
