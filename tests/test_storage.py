@@ -1110,6 +1110,15 @@ def test_caches_of_a_web_server(
     assert len(tfr.TFRecordReader(file, storage_options=options)) == 1
 
 
+def test_threads_share_a_cache_that_reads_its_notes_again(tmp_path: Path, web_server: str) -> None:
+    table = pa.table({"x": range(40), "p": range(40)})
+    tfr.write_table(table, tmp_path / "t", partition_by="p")
+    # As often as it can; by default after ten seconds.
+    options = {"filecache": {"cache_storage": str(tmp_path / "cache"), "cache_check": 1e-9}}
+    read = tfr.read_table(f"filecache::{web_server}/t", storage_options=options, threads=8)
+    assert read.sort_by("x")["x"].to_pylist() == [*range(40)]
+
+
 @pytest.mark.parametrize("has_manifest", [True, False])
 def test_names_of_a_web_server_are_those_of_its_disk(
     tmp_path: Path, web_server: str, has_manifest: bool

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
@@ -43,6 +44,11 @@ _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", 
 
 #: File systems before others, which keep what is read; of what is written they know too little.
 CACHES = {"simplecache", "filecache", "blockcache", "cached"}
+
+#: Reads of those that note what they keep come one after the other: notes that one thread has not
+#: saved yet get lost when another reads them again, and so does the file that was being opened.
+_NOTING = CACHES - {"simplecache"}
+_noting = threading.RLock()
 
 #: Those that are a web server's, or may be.
 _OF_WEB = {"http", "https", *CACHES}
@@ -156,7 +162,7 @@ class FsspecStorage(StagesByRename):
         with as_listed(self.url(path), version):
             if version is not None:
                 check_version(self.url(path), version, self.info(path).version)
-            with _answers(self.url(path)):
+            with _answers(self.url(path)), self._alone():
                 data = bytes(self._filesystem.cat_file(path, start=start, end=end))
         if len(data) <= end - start:
             return data
@@ -170,9 +176,13 @@ class FsspecStorage(StagesByRename):
             )
         return data[start:end]
 
+    def _alone(self) -> contextlib.AbstractContextManager[object]:
+        return _noting if self._protocol in _NOTING else contextlib.nullcontext()
+
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
         try:
-            opened = self._filesystem.open(path, "rb")
+            with self._alone():
+                opened = self._filesystem.open(path, "rb")
         except KeyError as error:
             # Of zip archives, up to fsspec 2026.7.
             raise not_found(self.url(path)) from error
