@@ -14,6 +14,10 @@ import pytest
 from tfrecord_io.commit import ownership
 from tfrecord_io.commit.ownership import Owner, owner_of
 
+needs_proc = pytest.mark.skipif(
+    not Path("/proc/self/stat").exists(), reason="the system has no /proc"
+)
+
 
 def reading(monkeypatch: pytest.MonkeyPatch, of: str, answer: Callable[[], str]) -> None:
     """Have one file of the system read otherwise."""
@@ -37,7 +41,7 @@ def test_a_process_lives_until_it_ends() -> None:
     assert Owner(host=owner.host, pid=2**64, started="1").is_alive is False
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+@needs_proc
 def test_a_process_whose_name_looks_like_a_state() -> None:
     """proc(5): the name stands in brackets, before the state, and may hold brackets itself."""
     code = "open('/proc/self/comm', 'w').write('a) Z (b'); print('named', flush=True); input()"
@@ -51,7 +55,7 @@ def test_a_process_whose_name_looks_like_a_state() -> None:
     process.communicate()
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+@needs_proc
 def test_a_process_that_nobody_waited_for_is_dead() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     owner = owner_of(process.pid)
@@ -62,7 +66,7 @@ def test_a_process_that_nobody_waited_for_is_dead() -> None:
     process.communicate()
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+@needs_proc
 @pytest.mark.parametrize("error", [FileNotFoundError, PermissionError])
 def test_a_process_that_proc_hides_is_not_taken_for_dead(
     monkeypatch: pytest.MonkeyPatch, error: type[OSError]
@@ -96,7 +100,7 @@ def is_told_apart_from(other: Owner) -> None:
         ownership.host.cache_clear()
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+@needs_proc
 def test_containers_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the kernel and its boot, and each counts its processes from 1."""
     here = owner_of()
@@ -109,7 +113,7 @@ def test_containers_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
     is_told_apart_from(here)
 
 
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system has no /proc")
+@needs_proc
 def test_hosts_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first namespace of process ids has one number on all of them."""
     here = owner_of()
