@@ -180,14 +180,14 @@ class FsspecStorage(StagesByRename):
         return _noting if self._protocol in _NOTING else contextlib.nullcontext()
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        try:
-            with self._alone():
+        with self._alone():
+            try:
                 opened = self._filesystem.open(path, "rb")
-        except KeyError as error:
-            # Of zip archives, up to fsspec 2026.7.
-            raise not_found(self.url(path)) from error
-        with opened as file, _answers(self.url(path)):
-            data = limited(file.read(limit + 1), limit, self.url(path))
+            except KeyError as error:
+                # Of zip archives, up to fsspec 2026.7.
+                raise not_found(self.url(path)) from error
+            with opened as file, _answers(self.url(path)):
+                data = limited(file.read(limit + 1), limit, self.url(path))
         if self._protocol in _OF_WEB and data.lstrip()[:1] == b"<":
             # A page in the place of what is not there. Nothing that is read so is HTML.
             raise not_found(self.url(path))
