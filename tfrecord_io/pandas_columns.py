@@ -33,7 +33,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.schema import leaf_type, list_depth, with_leaf
 
 #: The dtype, to compare with: of some of Arrow's types pandas' `is_object_dtype` raises.
-OBJECTS = np.dtype(object)
+OBJECTS: np.dtype[Any] = np.dtype(object)
 
 
 def check_names(names: Sequence[Any]) -> None:
@@ -227,7 +227,7 @@ def _refuse_mixtures(column: pd.Series) -> set[type]:
             break
         inner = []
         for value in values():
-            if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            if isinstance(value, np.ma.MaskedArray) and value.mask.any():
                 raise ValueError("a masked array would lose its mask")
             if isinstance(value, np.ndarray) and value.dtype != object:
                 one = value if value.size else np.zeros(1, value.dtype)

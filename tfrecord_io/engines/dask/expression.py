@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dask.dataframe as dd
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tfrecord_io.engines.dask.reading import Partitions
@@ -81,9 +82,9 @@ class _Tasks:
         The values of the partition columns, in the frame's dtypes.
     """
 
-    places: np.ndarray
+    places: npt.NDArray[np.int64]
     rows: list[int]
-    is_counted: np.ndarray
+    is_counted: npt.NDArray[np.bool_]
     values: pd.DataFrame
 
 
@@ -158,7 +159,7 @@ if FromMapProjectable is not None:
             pruned = self.substitute_parameters({"iterables": [partitions]})
             return parent.substitute(self, pruned)
 
-        def _excluded(self, parent: Any) -> np.ndarray:
+        def _excluded(self, parent: Any) -> npt.NDArray[np.int64]:
             """Return which tasks have no row that a filter keeps, and need not be read."""
             reader: Reader = self.func
             has_folders = bool(reader.plan.partition_schema.names)
@@ -169,7 +170,8 @@ if FromMapProjectable is not None:
             owners = known.places[:, 0]
             kept = np.bincount(owners[~excluded], minlength=len(self.iterables[0]))
             # The index counts the rows of a partition, those of other files as well.
-            found: np.ndarray = np.flatnonzero(excluded & (known.is_counted | (kept[owners] == 0)))
+            is_droppable = known.is_counted | (kept[owners] == 0)
+            found: npt.NDArray[np.int64] = np.flatnonzero(excluded & is_droppable)
             return found
 
         @functools.cached_property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 from dask.dataframe.dask_expr._expr import (
     EQ,
     GE,
@@ -46,7 +47,7 @@ class _UnknownError(Exception):
     """The values of folders do not tell."""
 
 
-def possible(predicate: Any, read: Any, values: pd.DataFrame) -> np.ndarray:
+def possible(predicate: Any, read: Any, values: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return for which values of partition columns a predicate may be true.
 
     Parameters
@@ -67,7 +68,7 @@ def possible(predicate: Any, read: Any, values: pd.DataFrame) -> np.ndarray:
     return _possible(predicate, read, values) if _is_by_row(predicate, read) else _all(values)
 
 
-def _all(values: pd.DataFrame) -> np.ndarray:
+def _all(values: pd.DataFrame) -> npt.NDArray[np.bool_]:
     return np.full(len(values), True)
 
 
@@ -76,16 +77,16 @@ def _is_by_row(predicate: Any, read: Any) -> bool:
     return all(isinstance(one, Elemwise | _DelayedExpr) for one in nodes)
 
 
-def _possible(predicate: Any, read: Any, values: pd.DataFrame) -> np.ndarray:
+def _possible(predicate: Any, read: Any, values: pd.DataFrame) -> npt.NDArray[np.bool_]:
     if isinstance(predicate, And | Or):
         sides = [_possible(side, read, values) for side in predicate.operands]
         together = np.logical_and if isinstance(predicate, And) else np.logical_or
-        joined: np.ndarray = together(*sides)
+        joined: npt.NDArray[np.bool_] = together(*sides)
         return joined
     try:
         told = _computed(predicate, read, values)
         # A row is kept where the predicate is true, not where it is null.
-        kept: np.ndarray = told.fillna(False).to_numpy(bool)
+        kept: npt.NDArray[np.bool_] = told.fillna(False).to_numpy(bool)
         return kept
     except Exception:  # noqa: BLE001
         # What cannot be compared is told by the computation, with the rows at hand.
