@@ -704,8 +704,8 @@ def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: S
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    count = int(done.stdout)
-    assert count > 20
+    steps = [int(step) for step in done.stdout.split()]
+    assert len(steps) > 10
 
     is_first = mode == "error"
     old, new = ({}, NEW_FILES) if is_first else (OLD_FILES, AFTER[mode])
@@ -745,7 +745,7 @@ def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: S
         return now
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        outcomes = list(pool.map(outcome, range(count)))
+        outcomes = list(pool.map(outcome, steps))
     # Once it is decided it stays so.
     assert outcomes == sorted(outcomes, reverse=True)
     assert {*outcomes} == {"old", "new"}

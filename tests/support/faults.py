@@ -31,7 +31,7 @@ from tfrecord_io.writing import plan as write_plan
 
 CHANGES = (
     *("make_folder", "make_folders", "create_sink", "create_exclusive", "rename", "remove"),
-    "write_bytes",
+    *("write_bytes", "release"),
     *("remove_folder", "remove_tree", "sync_folders", "abort_uploads"),
 )
 
