@@ -22,7 +22,7 @@ from tfrecord_io.options import DecodeOptions, Limits
 RECORD_TYPES = ["Example", "SequenceExample", "ByteArray"]
 
 fast = settings(
-    max_examples=200,
+    max_examples=150,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -33,16 +33,16 @@ def save(frame, path, mode):
 
 
 @pytest.fixture
-def target(spark, request, tmp_path):
+def target(request, tmp_path):
     """A path with data, unless the mode is that of a new data set."""
     path = tmp_path / "data"
     if request.getfixturevalue("mode") != "error":
-        spark.range(100, 103).write.format("tfrecord").save(str(path))
+        tfr.write_table(pa.table({"id": range(100, 103)}), path)
     return path
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_task_that_fails_once(spark, target, mode, tmp_path):
+def test_a_task_that_fails_once(classic, target, mode, tmp_path):
     flag = str(tmp_path / "failed")
     expected = [*range(100, 103)] if mode == "append" else []
 
@@ -53,7 +53,7 @@ def test_a_task_that_fails_once(spark, target, mode, tmp_path):
                 Path(flag).touch()
                 raise RuntimeError("once")
 
-    frame = spark.range(0, 20_000, 1, 2).mapInArrow(fail_once, "id long")
+    frame = classic.range(0, 20_000, 1, 2).mapInArrow(fail_once, "id long")
     save(frame, target, mode)
     assert Path(flag).exists()
     assert sorted(tfr.read_table(target)["id"].to_pylist()) == sorted([*range(20_000), *expected])
@@ -61,7 +61,7 @@ def test_a_task_that_fails_once(spark, target, mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_worker_that_is_killed(spark, target, mode, tmp_path):
+def test_a_worker_that_is_killed(classic, target, mode, tmp_path):
     flag = str(tmp_path / "killed")
 
     def kill_once(batches):
@@ -71,7 +71,7 @@ def test_a_worker_that_is_killed(spark, target, mode, tmp_path):
                 Path(flag).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    frame = spark.range(0, 20_000, 1, 2).mapInArrow(kill_once, "id long")
+    frame = classic.range(0, 20_000, 1, 2).mapInArrow(kill_once, "id long")
     save(frame, target, mode)
     assert Path(flag).exists()
     assert tfr.count_rows(target) == 20_000 + (3 if mode == "append" else 0)
@@ -95,9 +95,9 @@ def test_a_task_that_always_fails(spark, target, mode, tmp_path):
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_value_that_cannot_be_written(spark, target, mode, tmp_path):
+def test_a_value_that_cannot_be_written(classic, target, mode, tmp_path):
     before = tree(tmp_path)
-    frame = spark.range(0, 20, 1, 2).selectExpr("id", "if(id = 15, 1e300D, 1D) as big")
+    frame = classic.range(0, 20, 1, 2).selectExpr("id", "if(id = 15, 1e300D, 1D) as big")
     with pytest.raises(PySparkException, match=r"EncodeError.*'big'"):
         save(frame.select("big"), target, "overwrite" if mode == "append" else mode)
     assert tree(tmp_path) == before

@@ -369,19 +369,19 @@ def forget_the_last_batch(checkpoint):
     (checkpoint / "commits" / f".{notes[-1].name}.crc").unlink(missing_ok=True)
 
 
-def test_a_batch_that_is_replayed(spark, tmp_path):
+def test_a_batch_that_is_replayed(classic, tmp_path):
     add(tmp_path / "in", [1, 2])
     out, checkpoint = tmp_path / "out", tmp_path / "checkpoint"
     for expected in ([1, 2], [1, 2, 3]):
-        run(source(spark, tmp_path / "in"), out, checkpoint)
+        run(source(classic, tmp_path / "in"), out, checkpoint)
         assert ids(out) == expected
         before = tree(out)
         forget_the_last_batch(checkpoint)
-        run(source(spark, tmp_path / "in"), out, checkpoint)
+        run(source(classic, tmp_path / "in"), out, checkpoint)
         assert tree(out) == before
         add(tmp_path / "in", [3])
     # Another stream is another matter: it begins at the beginning.
-    run(source(spark, tmp_path / "in"), out, tmp_path / "other")
+    run(source(classic, tmp_path / "in"), out, tmp_path / "other")
     assert ids(out) == sorted([1, 2, 3, 1, 2, 3, 3])
 
 
@@ -443,7 +443,7 @@ def test_a_batch_that_was_killed_while_publishing(classic, tmp_path):
     assert tree(out) == wanted
 
 
-def test_a_worker_that_is_killed(spark, tmp_path):
+def test_a_worker_that_is_killed(classic, tmp_path):
     add(tmp_path / "in", range(100))
     flag = str(tmp_path / "killed")
 
@@ -454,18 +454,18 @@ def test_a_worker_that_is_killed(spark, tmp_path):
                 Path(flag).touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    frame = source(spark, tmp_path / "in").mapInArrow(kill_once, "id bigint")
+    frame = source(classic, tmp_path / "in").mapInArrow(kill_once, "id bigint")
     run(frame, tmp_path / "out", tmp_path / "checkpoint")
     assert Path(flag).exists()
     assert ids(tmp_path / "out") == [*range(100)]
     assert not (tmp_path / "out" / STAGING).exists()
 
 
-def test_a_batch_that_fails(spark, tmp_path):
+def test_a_batch_that_fails(classic, tmp_path):
     """Nothing of it is left, and the query goes on once the cause is gone."""
     add(tmp_path / "in", [1, 2])
     out, checkpoint, flag = tmp_path / "out", tmp_path / "checkpoint", tmp_path / "bad"
-    run(source(spark, tmp_path / "in"), out, checkpoint)
+    run(source(classic, tmp_path / "in"), out, checkpoint)
     before = tree(out)
     add(tmp_path / "in", [3])
     flag.touch()
@@ -477,10 +477,10 @@ def test_a_batch_that_fails(spark, tmp_path):
                 raise RuntimeError("on purpose")
 
     with pytest.raises((StreamingQueryException, PySparkException), match="on purpose"):
-        run(source(spark, tmp_path / "in").mapInArrow(fail, "id bigint"), out, checkpoint)
+        run(source(classic, tmp_path / "in").mapInArrow(fail, "id bigint"), out, checkpoint)
     assert tree(out) == before
     flag.unlink()
-    run(source(spark, tmp_path / "in").mapInArrow(fail, "id bigint"), out, checkpoint)
+    run(source(classic, tmp_path / "in").mapInArrow(fail, "id bigint"), out, checkpoint)
     assert ids(out) == [1, 2, 3]
 
 
