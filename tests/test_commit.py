@@ -115,8 +115,9 @@ def test_error_refuses_anything_that_is_there(tmp_path: Path) -> None:
     root = tmp_path / "ds"
     write_old(root)
     before = tree(root)
-    with pytest.raises(DatasetExistsError):
+    with pytest.raises(DatasetExistsError) as caught:
         write_new(root, "error")
+    assert caught.value.path == str(root)
     assert tree(root) == before
     (tmp_path / "other").mkdir()
     write_new(tmp_path / "other", "error")
@@ -125,6 +126,10 @@ def test_error_refuses_anything_that_is_there(tmp_path: Path) -> None:
     with pytest.raises(DatasetExistsError):
         write_new(tmp_path / "junk", "error")
     assert tree(tmp_path / "junk") == {".x": b""}
+    (tmp_path / "folders" / "empty").mkdir(parents=True)
+    with pytest.raises(DatasetExistsError, match="already exists"):
+        write_new(tmp_path / "folders", "error")
+    assert tree(tmp_path / "folders") == {"empty": None}
 
 
 def test_overwriting_removes_what_others_left(tmp_path: Path) -> None:

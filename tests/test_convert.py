@@ -234,8 +234,10 @@ class TestSingleFile:
     def test_error_before_the_source_is_looked_at(self, parquet: Path, tmp_path: Path) -> None:
         convert(parquet, tmp_path / "ds")
         (tmp_path / "damaged.tfrecord").write_bytes(b"x" * 100)
-        with pytest.raises(DatasetExistsError):
-            convert(tmp_path / "damaged.tfrecord", tmp_path / "ds")
+        (tmp_path / "folders" / "empty").mkdir(parents=True)
+        for target in ("ds", "folders"):
+            with pytest.raises(DatasetExistsError):
+                convert(tmp_path / "damaged.tfrecord", tmp_path / target)
 
     @pytest.mark.parametrize("mode", ["error", "ignore"])
     def test_a_file_that_appears_meanwhile_stays(

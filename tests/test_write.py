@@ -357,6 +357,8 @@ def test_one_warning_names_all_narrowed_columns(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[dict[str, Any], type[Exception]]] = {
     "unknown partition column": ({"partition_by": ["no"]}, OptionError),
     "partition column twice": ({"partition_by": ["p", "p"]}, OptionError),
+    "partition column of no name": ({"partition_by": [3]}, OptionError),
+    "no list of partition columns": ({"partition_by": 3}, OptionError),
     "all columns": ({"partition_by": list("abpq")}, LayoutError),
     "list as partition": ({"partition_by": "l"}, LayoutError),
     "one of two columns as partition": ({"partition_by": "l"}, LayoutError),
@@ -385,8 +387,13 @@ def test_refusals_write_nothing(tmp_path: Path, case: str) -> None:
         table = table.append_column("l", pa.array([[1]] * 50))
     if case == "one of two columns as partition":
         table = table.append_column("l", table["p"]).append_column("l", table["p"])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        pytest.fail("they are asked for")
+        yield
+
     with pytest.raises(error):
-        write_table(table, tmp_path / "new" / "ds", **options)
+        write_table(rows(), tmp_path / "new" / "ds", schema=table.schema, **options)
     assert tree(tmp_path) == {}
 
 
@@ -492,6 +499,14 @@ def test_partition_columns_that_have_no_text(tmp_path: Path, t: pa.DataType) -> 
         write_table(table, tmp_path / "ds", partition_by="p")
 
 
+def test_dictionaries_of_views_name_folders(tmp_path: Path) -> None:
+    texts = pa.array(["x", "a longer text than a view holds"], pa.string_view())
+    values = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1], pa.int8()), texts)
+    write_table(pa.table({"p": values, "v": [1, 2, 3]}), tmp_path / "ds", partition_by="p")
+    rows = [{"p": text, "v": n} for n, text in enumerate(values.to_pylist(), 1)]
+    assert data_files(tmp_path / "ds") == expected_files(rows, ["p"])
+
+
 def test_extension_types_name_folders_as_what_they_are_stored_as(tmp_path: Path) -> None:
     flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
     write_table(pa.table({"p": flags, "v": [1, 2]}), tmp_path / "ds", partition_by="p")
@@ -552,9 +567,19 @@ def test_nulls_in_partition_columns_that_have_none(tmp_path: Path, nulls: pa.Arr
 def test_a_target_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "ds").write_text("x")
     for mode in ("error", "overwrite", "append", "ignore"):
+        with pytest.raises(DatasetExistsError, match="file") as caught:
+            write_table(TABLE, tmp_path / "ds", mode=mode)
+        assert caught.value.path == str(tmp_path / "ds")
+    assert tree(tmp_path) == {"ds": b"x"}
+
+
+def test_a_target_that_is_a_link_to_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ds").symlink_to("no")
+    for mode in ("error", "overwrite", "append", "ignore"):
         with pytest.raises(DatasetExistsError, match="file"):
             write_table(TABLE, tmp_path / "ds", mode=mode)
-    assert tree(tmp_path) == {"ds": b"x"}
+    assert (tmp_path / "ds").is_symlink()
+    assert not (tmp_path / "no").exists()
 
 
 def test_overwriting_never_removes_the_working_directory(
@@ -563,10 +588,32 @@ def test_overwriting_never_removes_the_working_directory(
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "thesis").write_text("x")
     monkeypatch.chdir(tmp_path / "work")
-    for target in (".", "..", str(tmp_path), "/"):
-        with pytest.raises(LayoutError, match="working"):
+    (tmp_path / "link").symlink_to("work")
+    for target in (".", "..", str(tmp_path), "/", "../link"):
+        with pytest.raises(LayoutError, match="working") as caught:
             write_table(TABLE, target, mode="overwrite")
+        assert Path(caught.value.path or "").samefile(target)
     assert (tmp_path / "work" / "thesis").exists()
+    (tmp_path / "work" / "thesis").unlink()
+    for mode in ("error", "append"):
+        write_table(TABLE, ".", mode=mode)
+    assert read_table(".").num_rows == 2 * TABLE.num_rows
+
+
+def test_overwriting_never_removes_the_home_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "home" / "me").mkdir(parents=True)
+    (tmp_path / "home" / "me" / "thesis").write_text("x")
+    monkeypatch.setenv("HOME", str(tmp_path / "home" / "me"))
+    for target in ("home/me", "home"):
+        with pytest.raises(LayoutError, match="home"):
+            write_table(TABLE, tmp_path / target, mode="overwrite")
+    assert (tmp_path / "home" / "me" / "thesis").exists()
+    # Of another store such a path says nothing.
+    url = f"memory:/{tmp_path}/home/me"
+    write_table(TABLE, url, mode="overwrite")
+    assert read_table(url).num_rows == TABLE.num_rows
 
 
 def test_overwriting_without_a_working_or_a_home_directory(tmp_path: Path) -> None:
@@ -749,6 +796,18 @@ def test_jobs_and_commits_cross_processes_and_attempts_do_not_meet(tmp_path: Pat
     assert not (root / ".tfrecord-io").exists()
 
 
+def test_a_job_is_of_the_folder_where_it_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    job = plan_write(TABLE.schema, "ds")
+    monkeypatch.chdir(tmp_path)
+    commit_job(job, [write_task(job, 0, TABLE.to_batches())])
+    assert data_files(tmp_path / "here" / "ds") == expected_files(ROWS)
+    assert [*tmp_path.iterdir()] == [tmp_path / "here"]
+
+
 def test_an_aborted_job_refuses_its_tasks(tmp_path: Path) -> None:
     job = plan_write(TABLE.schema, tmp_path / "a" / "b" / "ds")
     assert (tmp_path / "a" / "b" / "ds").is_dir()
@@ -764,8 +823,18 @@ def test_ignore_writes_only_where_nothing_is(tmp_path: Path) -> None:
     root = tmp_path / "ds"
     assert write_table(TABLE, root, mode="ignore").rows == 50
     before = tree(root)
-    assert write_table(TABLE.slice(0, 3), root, mode="ignore") == WriteResult()
+    for other in (TABLE.slice(0, 3), pa.table({"other": [1]})):
+        assert write_table(other, root, mode="ignore") == WriteResult()
     assert tree(root) == before
+    (tmp_path / "new").mkdir()
+    assert write_table(TABLE, tmp_path / "new", mode="ignore").rows == 50
+    # As the mode "error" refuses it, and no row is asked for.
+    (tmp_path / "folders" / "empty").mkdir(parents=True)
+    rows = (pytest.fail("they are asked for") for _ in "x")
+    schema = TABLE.schema
+    found = write_table(rows, tmp_path / "folders", schema=schema, mode="ignore")
+    assert found == WriteResult()
+    assert tree(tmp_path / "folders") == {"empty": None}
 
 
 def test_a_target_that_another_job_makes_meanwhile_is_not_taken_for_a_file(tmp_path, monkeypatch):

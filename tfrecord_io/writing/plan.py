@@ -33,7 +33,6 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.layout import (
     EmptyPartition,
-    check_partition_name,
     format_segments,
 )
 from tfrecord_io.manifest import Manifest, read_manifest
@@ -169,7 +168,7 @@ def plan_write(
         # It may have been made for a job that is removed by now.
         if storage.is_folder(root):
             tree, manifest = _look(job, storage, root, time_zone)
-            if mode == "ignore" and tree.files:
+            if mode == "ignore" and _is_in_use(tree):
                 return job
             if mode == "append":
                 job = replace(job, first_task_index=first_added_task(tree, manifest))
@@ -199,7 +198,6 @@ def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> t
             raise LayoutError(f"two columns are named {name!r}; rename one of them", feature=name)
         if name in names[:index]:
             raise OptionError(f"the partition column {name!r} is named twice; once is enough")
-        check_partition_name(name)
         t = storage_type(schema.field(name).type)
         # Of no values: only the type is looked at.
         format_segments(name, pa.nulls(0, t.value_type if pat.is_dictionary(t) else t))
@@ -253,8 +251,13 @@ def refuse_existing(storage: Storage, root: str) -> None:
 
     Nothing is recovered or begun, so this can be asked before a long look at what is to be written.
     """
-    if storage.is_folder(root) and storage.tree(root, skip=STAGING_NAME).files:
+    if storage.is_folder(root) and _is_in_use(storage.tree(root, skip=STAGING_NAME)):
         raise _exists(storage, root)
+
+
+def _is_in_use(tree: Tree) -> bool:
+    """Return whether what is there keeps the modes "error" and "ignore" from writing."""
+    return bool(tree.files or tree.folders)
 
 
 def _exists(storage: Storage, root: str) -> DatasetExistsError:
@@ -269,7 +272,7 @@ def _look(
 ) -> tuple[Tree, Manifest | None]:
     """Return what is in the target, after checking what the mode asks of it."""
     tree = storage.tree(root, skip=STAGING_NAME)
-    if job.mode == "error" and (tree.files or tree.folders):
+    if job.mode == "error" and _is_in_use(tree):
         raise _exists(storage, root)
     if job.mode == "overwrite":
         check_removable(storage, root, (*tree.files, *tree.folders))
