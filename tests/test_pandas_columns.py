@@ -63,6 +63,8 @@ class TestObjects:
             ([[DATE], [TIME]], "datetime"),
             ([np.array([DATE]), np.array([TIME])], "datetime"),
             ([["a"], [b"b"]], "'a' is a str"),
+            ([["a", b"b"]], "'a' is a str, b'b' a binary"),
+            ([["a"], ("b", bytearray(b"c"))], "'b' is a str, bytearray"),
             ([[[TIME]], [[ZONED]]], "zone"),
             ([1, "a"], "'a'"),
             ([True, 2], "2"),

@@ -154,7 +154,9 @@ def _of_objects(column: pd.Series) -> pa.Array:
     array = _with_nans(column, pa.Array.from_pandas(column))
     leaf = leaf_type(array.type)
     is_number = pat.is_integer(leaf) or pat.is_floating(leaf) or pat.is_decimal(leaf)
-    if not (pat.is_temporal(leaf) or pat.is_binary(leaf) or (is_number and len(types) > 1)):
+    # Of what a list holds behind a text, bytes become text.
+    may_mix = len(types) > 1 and (is_number or pat.is_string(leaf))
+    if not (pat.is_temporal(leaf) or pat.is_binary(leaf) or may_mix):
         return array
     values = column.dropna()
     for _ in range(list_depth(array.type)):
@@ -264,6 +266,8 @@ _ZONED_TIME = "time with a zone"
 def _kind(value: object, otherwise: str) -> str:
     if isinstance(value, str):
         return "str"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "binary"
     if isinstance(value, datetime.datetime):
         return "datetime" if value.tzinfo is None else "datetime with a zone"
     if isinstance(value, datetime.time) and value.tzinfo is not None:
