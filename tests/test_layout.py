@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfrecord_io import layout
@@ -38,6 +40,13 @@ def test_folders_are_named_as_spark_named_them(case: str, type_: pa.DataType) ->
     values, folders = spark_case(case)
     array = pa.array(list(dict.fromkeys(values)), type_)
     assert set(layout.format_segments("p", array, empty_partition="null")) == folders
+
+
+def test_spark_escapes_these_and_no_others() -> None:
+    # ExternalCatalogUtils.charToEscape.
+    escaped = {*map(chr, range(1, 0x20)), *"\"#%'*/:=?\\\x7f{[]^"}
+    for code in range(1, 0x100):
+        assert layout.escape(chr(code)) == (f"%{code:02X}" if chr(code) in escaped else chr(code))
 
 
 @pytest.mark.parametrize("case", ["part_string_special", "part_int"])
@@ -109,6 +118,8 @@ def test_folders_of_pyarrow_parse_alike(tmp_path: Path) -> None:
         ("p=%4", [("p", "%4")]),
         ("p=%zz%41", [("p", "%zzA")]),
         ("p=%E9", [("p", "é")]),
+        ("p=%c3%a9", [("p", "é")]),
+        ("p=%5F_HIVE_DEFAULT_PARTITION__", [("p", "__HIVE_DEFAULT_PARTITION__")]),
         ("p%3D=%3D", [("p=", "=")]),
         ("p=a=b", [("p", "a=b")]),
     ],
@@ -119,8 +130,9 @@ def test_wild_folders(folder: str, expected: list[tuple[str, str | None]]) -> No
 
 @pytest.mark.parametrize("folder", ["=1", "p=1/p=2"])
 def test_folders_that_say_nothing_sound(folder: str) -> None:
-    with pytest.raises(LayoutError):
+    with pytest.raises(LayoutError) as caught:
         layout.parse_partition_path(folder)
+    assert caught.value.path == folder
 
 
 # Expected texts: java.lang.Double.toString and Float.toString (JDK 19 and later), java.sql forms.
@@ -203,8 +215,26 @@ def test_double_text_reads_back_to_the_same_bits(value: float) -> None:
     ],
 )
 def test_refused_names_and_values(name: str, array: pa.Array) -> None:
-    with pytest.raises(LayoutError):
+    with pytest.raises(
+        LayoutError, match=re.escape(f"column {name!r}" if name else "an empty name")
+    ):
         layout.format_segments(name, array)
+
+
+@pytest.mark.parametrize(
+    "values", [[""], ["a\0b"], ["x" * 300], ["x._COPYING_"], [layout.NULL_VALUE], [b"\xff"], [[1]]]
+)
+def test_refused_values_name_their_column(values: list[Any]) -> None:
+    with pytest.raises(LayoutError) as caught:
+        layout.format_segments("p", pa.array(values))
+    assert caught.value.feature == "p"
+
+
+@pytest.mark.parametrize("name", ["", ".hidden", "nul\0", "x" * 255, "/" * 85])
+def test_refused_names_are_told_without_values(name: str) -> None:
+    with pytest.raises(LayoutError):
+        layout.format_segments(name, pa.nulls(0, pa.string()))
+    assert layout.format_segments("/" * 84 + "xx", pa.nulls(0, pa.string())) == []
 
 
 def test_a_folders_name_may_have_255_bytes() -> None:
@@ -362,6 +392,10 @@ def test_no_null_is_wider_than_names_of_folders_are() -> None:
     ]
 
 
+def test_the_data_set_of_a_partition_folder() -> None:
+    assert layout.data_set_of("/x=1/flights/p=1/q=2") == "/x=1/flights"
+
+
 def test_part_names() -> None:
     name = layout.format_part_name(3, 12, ".tfrecord.gz")
     assert name == "part-00003-012.tfrecord.gz"
@@ -371,21 +405,48 @@ def test_part_names() -> None:
         1000,
         ".x",
     )
+    longest = layout.format_part_name(10**18 - 1, 10**18 - 1, ".x")
+    assert layout.parse_part_name(longest) == (10**18 - 1, 10**18 - 1, ".x")
 
 
 @pytest.mark.parametrize(
     "name",
-    ["part-0003-012.tfrecord", "part-00003-012", "part-000003-012.x", "xpart-00003-012.x", ""],
+    [
+        "part-0003-012.tfrecord",
+        "part-00003-012",
+        "part-00003-012.",
+        "part-000003-012.x",
+        "part-00003-0012.x",
+        "xpart-00003-012.x",
+        f"part-1{'0' * 18}-012.x",
+        f"part-00003-1{'0' * 18}.x",
+        "",
+    ],
 )
 def test_names_that_are_no_part_names(name: str) -> None:
     assert layout.parse_part_name(name) is None
+    assert layout.reading_order(f"p=1/{name}") == f"p=1/{name}"
+
+
+numbers = st.integers(0, 17).flatmap(lambda digits: st.integers(0, 10 ** (digits + 1) - 1))
+
+
+@given(st.lists(st.tuples(st.sampled_from(["p=1", "p=12"]), numbers, numbers), max_size=6))
+@example([("p=12", 0, 0), ("p=1", 10**5, 0)])
+@example([("p=1", 10**17, 0), ("p=1", 10**16, 0), ("p=1", 0, 10**17), ("p=1", 0, 10**16)])
+def test_part_files_are_read_as_they_are_numbered(files: list[tuple[str, int, int]]) -> None:
+    paths = [layout.format_part_path(*file, ".tfrecord") for file in files]
+    expected = [layout.format_part_path(*file, ".tfrecord") for file in sorted(files)]
+    assert sorted(paths, key=layout.reading_order) == expected
 
 
 def test_numbering_goes_on_after_every_writers_files() -> None:
     spark = "part-00007-2a5cf6e5-c000.tfrecord"
     assert layout.next_task_index([]) == 0
     assert layout.next_task_index(["part-00002-000.tfrecord", spark, "_SUCCESS", "x"]) == 8
-    assert layout.next_task_index(["part-r-00009", "part-" + "9" * 30]) == 0
+    assert layout.next_task_index(["part-r-00009", "part-" + "9" * 30, "part-" + "9" * 19]) == 0
+    assert layout.next_task_index(["part-3", "part-" + "0" * 19]) == 4
+    assert layout.next_task_index(["part-" + "9" * 18]) == 10**18
 
 
 @pytest.mark.parametrize(
@@ -399,7 +460,26 @@ def test_numbering_goes_on_after_every_writers_files() -> None:
         (".part-0.crc", False),
         (".p=1", False),
         ("part-0._COPYING_", False),
+        ("part-0._COPYING_.x", True),
     ],
 )
 def test_hidden_names(name: str, expected: bool) -> None:
     assert layout.is_data_name(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("/a/p=1/x", "/a", True),
+        ("/a/p=1/x", "/a/", True),
+        ("/a", "/", True),
+        ("/a/_b/x", "/a", False),
+        ("/a/p=1/_x", "/a", False),
+        ("/_a/x", "/_a", True),
+        ("/b/a/x", "a", False),
+        ("/ab/x", "/a", False),
+        ("/a", "/a", False),
+    ],
+)
+def test_what_is_read_with_a_folder(path: str, folder: str, expected: bool) -> None:
+    assert layout.is_read_with(path, folder) is expected

@@ -237,7 +237,7 @@ def format_segments(
 
 
 def _check_length(name: str, segment: str) -> None:
-    length = len(segment.encode("utf-8", "surrogatepass"))
+    length = len(segment.encode())
     if length > MAX_NAME_BYTES:
         raise LayoutError(
             f"partition column {name!r} needs a folder name of {length} bytes, and file systems "
