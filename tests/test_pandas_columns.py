@@ -149,6 +149,8 @@ class TestObjects:
             ([[1.5, nan], None, [], nan], pa.list_(pa.float64())),
             ([np.array([nan, 1], np.float32), pd.NA], pa.list_(pa.float32())),
             ([[nan], None], pa.list_(pa.float64())),
+            ([[1, nan], None, [2]], pa.list_(pa.float64())),
+            ([[1], [nan]], pa.list_(pa.float64())),
             ([[[nan], []], None], pa.list_(pa.list_(pa.float64()))),
         ):
             array = to_arrow(objects(*values))
@@ -157,6 +159,9 @@ class TestObjects:
             assert array.type == t
         # These are no numbers.
         assert to_arrow(objects(["a", nan], [None])).to_pylist() == [["a", None], [None]]
+        assert to_arrow(objects([1, None], None)).to_pylist() == [[1, None], None]
+        # A double would round it.
+        assert to_arrow(objects([2**53 + 1, nan])).to_pylist() == [[2**53 + 1, None]]
         assert to_arrow(objects([1.5, pd.NA, None])).to_pylist() == [[1.5, None, None]]
 
     def test_what_is_missing_is_of_every_kind(self):

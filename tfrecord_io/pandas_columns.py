@@ -181,12 +181,14 @@ def _of_objects(column: pd.Series) -> pa.Array:
 def _with_nans(column: pd.Series, array: pa.Array) -> pa.Array:
     """Return lists with their NaNs, which pyarrow takes for nulls that no list can hold here."""
     leaves = _leaves(array)
-    is_float = pat.is_floating(leaves.type) or pat.is_null(leaves.type)
-    if leaves is array or not leaves.null_count or not is_float:
+    is_float = pat.is_floating(leaves.type)
+    # Of NaNs alone it makes nulls without a type, and of those beside integers nulls of integers.
+    may_hold = is_float or pat.is_integer(leaves.type) or pat.is_null(leaves.type)
+    if leaves is array or not leaves.null_count or not may_hold:
         return array
     lists = column.where(column.notna(), None).tolist()
     try:
-        return pa.array(lists, None if pat.is_null(leaves.type) else array.type, from_pandas=False)
+        return pa.array(lists, array.type if is_float else None, from_pandas=False)
     except (pa.ArrowException, TypeError, ValueError):
         # They hold pandas' own signs of what is missing.
         return array
