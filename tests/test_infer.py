@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -85,15 +86,40 @@ def test_bytes_with_numbers(number: Any) -> None:
 
 
 def test_a_name_in_both_places() -> None:
-    with pytest.raises(InferenceError, match=r"context .* feature lists") as caught:
-        schema_of(feature(with_values={"int64": ONE}), feature(in_lists=True))
-    assert caught.value.feature == "x"
+    in_context = feature(with_values={"int64": ONE})
+    in_lists = replace(feature(in_lists=True), first=TWO)
+    text = rf"context \({ONE}\) and in the feature lists \({TWO}\)"
+    for both in ((in_context, in_lists), (in_lists, in_context)):
+        with pytest.raises(InferenceError, match=text) as caught:
+            schema_of(*both)
+        assert caught.value.feature == "x"
+
+
+@pytest.mark.parametrize(("count", "more"), [(20, ""), (21, " and 1 more"), (30, " and 10 more")])
+def test_warnings_name_twenty_features(count: int, more: str) -> None:
+    names = [f"x{index}" for index in range(count)]
+    shown = ", ".join(map(repr, names[:20]))
+    with pytest.warns(InferenceWarning, match=f"read as nulls: {shown}{more}$"):
+        schema_of(*map(feature, names))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_run_makes_a_list_or_binary_of_all(order: int) -> None:
+    single = feature(with_values={"bytes": ONE})
+    for odd, t in (
+        (replace(single, is_single=False), pa.list_(pa.string())),
+        (replace(single, is_utf8=False), pa.binary()),
+    ):
+        runs = [Observation(records=1, features=(one,)) for one in (single, odd, single)]
+        assert to_schema(merge(runs[:2][::order])) == pa.schema([("x", t)])
+        assert to_schema(merge(runs)) == pa.schema([("x", t)])
 
 
 def test_too_many_names() -> None:
     runs = [Observation(records=1, features=(feature(name),)) for name in "abc"]
     assert len(merge(runs, limits=Limits(max_features=3)).features) == 3
-    with pytest.raises(LimitExceededError, match="max_features"):
+    text = "have 3 distinct feature names, max_features is 2; raise max_features"
+    with pytest.raises(LimitExceededError, match=text):
         merge(runs, limits=Limits(max_features=2))
 
 
@@ -114,6 +140,15 @@ def test_sightings_tell_where_their_run_stands() -> None:
     }
     assert in_p.empty == {"float": Sighting(offset=100, record=6, path="p")}
     assert in_q.empty == {"bytes": Sighting(offset=0, record=0, path="q")}
+
+
+@pytest.mark.parametrize("later", ["with_values", "empty"])
+def test_a_kind_that_only_a_later_run_has(later: str) -> None:
+    known = {"with_values": {"int64": ONE}, "empty": {"int64": ONE}}
+    more = {**known, later: {"float": TWO}}
+    runs = [Observation(records=1, features=(feature(**seen),)) for seen in (known, more)]
+    (merged,) = merge(runs).features
+    assert getattr(merged, later) == {"int64": ONE, "float": TWO}
 
 
 kinds = st.dictionaries(
