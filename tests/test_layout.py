@@ -207,6 +207,7 @@ def test_double_text_reads_back_to_the_same_bits(value: float) -> None:
         ("p", pa.array(["x._COPYING_"])),
         ("p", pa.array(["__HIVE_DEFAULT_PARTITION__"])),
         ("p", pa.array([2932897], pa.date32())),
+        ("p", pa.array([-719163], pa.date32())),
         ("p", pa.array([86_400_001], pa.int64()).view(pa.date64())),
         ("p", pa.array([-(2**40)], pa.timestamp("s"))),
         ("p", pa.array([[1]])),
@@ -261,7 +262,12 @@ def test_empty_strings_become_null_on_demand() -> None:
         (["2147483648", "9223372036854775808"], pa.decimal128(20, 0)),
         (["1E5"], pa.decimal128(6, 0)),
         (["1E5", "1"], pa.decimal128(10, 0)),
+        (["+1.E5"], pa.decimal128(6, 0)),
+        ([".1E5"], pa.decimal128(5, 0)),
+        (["1" * 38], pa.decimal128(38, 0)),
+        (["9223372036854775807"], pa.int64()),
         (["1.0E300"], pa.float64()),
+        ([" 1", "+1.5", "2.5D ", "1F", "0x1.p3"], pa.float64()),
         (["1" * 39], pa.float64()),
         (["1", "1.5"], pa.float64()),
         (["1.5", "2147483648"], pa.string()),
@@ -386,6 +392,7 @@ def test_no_null_is_wider_than_names_of_folders_are() -> None:
     # Each row of the data set has it, and a manifest may name any type.
     with pytest.raises(LayoutError, match=r"'p'.*fixed_size_binary\[65537\]"):
         cast_partition_values("p", [None], pa.binary(65_537))
+    assert cast_partition_values("p", [None], pa.binary(65_536)).to_pylist() == [None]
     assert cast_partition_values("p", ["ab", None], pa.binary(2)).to_pylist() == [
         b"ab",
         None,
