@@ -11,6 +11,7 @@ import json
 import random
 import re
 import struct
+import time
 from collections.abc import Iterator
 from decimal import Context, Decimal
 from pathlib import Path
@@ -988,6 +989,26 @@ class TestCsv:
         with pytest.raises(CorruptDataError, match="row is longer than 4 MiB") as caught:
             convert(tmp_path / "x.csv", tmp_path / "ds", schema=pa.schema({"x": pa.string()}))
         assert caught.value.path == str(tmp_path / "x.csv")
+
+    def test_nothing_is_read_behind_an_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A thread of pyarrow that still reads when the interpreter ends aborts the process."""
+        reads: list[int] = []
+        readinto = base.TextStream.readinto
+
+        def slow(stream: base.TextStream, buffer: Any) -> int:
+            time.sleep(0.02)
+            reads.append(size := readinto(stream, buffer))
+            return size
+
+        monkeypatch.setattr(base.TextStream, "readinto", slow)
+        (tmp_path / "x.csv").write_text("a,b\n1\n" + "1,2\n" * 5_000_000)
+        with pytest.raises(CorruptDataError, match="Expected 2 columns"):
+            convert(tmp_path / "x.csv", tmp_path / "ds")
+        before = len(reads)
+        time.sleep(0.3)
+        assert len(reads) == before
 
 
 class TestJsonLines:

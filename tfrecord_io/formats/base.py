@@ -18,6 +18,8 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import sys
+import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal, Protocol
@@ -48,6 +50,9 @@ PIECE_BYTES = 128 * 1024 * 1024
 
 #: How much of a long error text is told: all digits of a float, at least.
 _HEAD_CHARACTERS, _TAIL_CHARACTERS = 300, 100
+
+#: pyarrow's threads let a stream go within a read of it, once they know of an error.
+_LETTING_GO_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +249,8 @@ class TextStream(io.RawIOBase):
     """A text as a stream for pyarrow, whose faults are raised by `faults`, not by reading it.
 
     pyarrow reads on threads of its own. The last of them that held an error lets it go when it gets
-    to it; if the interpreter has ended by then, that aborts the process.
+    to it, and one may still read after `open_by` failed; if the interpreter has ended by then, that
+    aborts the process.
 
     Parameters
     ----------
@@ -256,6 +262,27 @@ class TextStream(io.RawIOBase):
         self._pieces = pieces
         self._ready = memoryview(b"")
         self._fault: Exception | None = None
+        self._is_ended = False
+
+    def open_by(self, open_text: Callable[..., Any], buffer_bytes: int, **options: Any) -> Any:
+        """Return what a function of pyarrow makes of the text; if it fails, no thread still reads.
+
+        What it returns ends its threads itself, when it is let go.
+        """
+        stream = io.BufferedReader(self, buffer_bytes)
+        ours = sys.getrefcount(stream)
+        try:
+            # Of bytes of Python's its threads would let go later.
+            blocks = pa.BufferedInputStream(pa.PythonFile(stream, mode="r"), buffer_bytes)
+            return open_text(blocks, **options)
+        except pa.ArrowException:
+            self._is_ended = True
+            del blocks
+            deadline = time.monotonic() + _LETTING_GO_SECONDS
+            # A thread that lets go runs no Python after that, unlike one that frees the stream.
+            while sys.getrefcount(stream) > ours and time.monotonic() < deadline:
+                time.sleep(0.001)
+            raise
 
     def readable(self) -> bool:
         """See `io.RawIOBase`."""
@@ -264,6 +291,8 @@ class TextStream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """See `io.RawIOBase`."""
         while not self._ready:
+            if self._is_ended:
+                return 0
             try:
                 piece = next(self._pieces, None)
             except Exception as error:  # noqa: BLE001 - raised again by `faults`

@@ -123,13 +123,14 @@ class _Count:
     rows = 0
 
 
-def _open(text: io.RawIOBase, schema: pa.Schema | None, unexpected: str) -> Any:
+def _open(text: JsonText, schema: pa.Schema | None, unexpected: str) -> Any:
     """Open a file; None for one without rows."""
     import pyarrow.json as pj
 
     try:
-        return pj.open_json(
-            io.BufferedReader(text),
+        return text.open_by(
+            pj.open_json,
+            io.DEFAULT_BUFFER_SIZE,
             read_options=pj.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=pj.ParseOptions(
                 explicit_schema=schema, unexpected_field_behavior=unexpected

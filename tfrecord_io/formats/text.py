@@ -113,9 +113,10 @@ class CsvFormat:
                 yield None
                 return
             refuse_twins(names, types, file.url)
-            with self._opened(file) as stream:
-                yield pcsv.open_csv(
-                    stream,
+            with self._opened(file) as text:
+                yield text.open_by(
+                    pcsv.open_csv,
+                    _PIECE_BYTES,
                     read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
                     parse_options=pcsv.ParseOptions(
                         delimiter=self.delimiter,
@@ -138,10 +139,11 @@ class CsvFormat:
 
         block_bytes = min(_NAMES_BYTES, _BLOCK_BYTES)
         while True:
-            with self._opened(file) as stream:
+            with self._opened(file) as text:
                 try:
-                    reader = pcsv.open_csv(
-                        stream,
+                    reader = text.open_by(
+                        pcsv.open_csv,
+                        _PIECE_BYTES,
                         read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
                         parse_options=pcsv.ParseOptions(
                             delimiter=self.delimiter, newlines_in_values=True
@@ -167,11 +169,11 @@ class CsvFormat:
             block_bytes *= 2
 
     @contextlib.contextmanager
-    def _opened(self, file: InputFile) -> Iterator[BinaryIO]:
+    def _opened(self, file: InputFile) -> Iterator[TextStream]:
         with file.open_decompressed() as stream:
             text = TextStream(_checked(stream, self.delimiter, file))
             with text.faults():
-                yield io.BufferedReader(text, _PIECE_BYTES)
+                yield text
 
     def open_writer(
         self,
