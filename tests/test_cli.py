@@ -470,6 +470,8 @@ def test_dates_and_times_in_filters():
     assert parse_filter("d < 2026-01-02")[2] == datetime.date(2026, 1, 2)
     day = datetime.datetime(2026, 1, 2, 3, 4, tzinfo=datetime.timezone.utc)
     assert parse_filter("d < 2026-01-02T03:04Z")[2] == day
+    fine = datetime.datetime(2026, 1, 2, 3, 4, 5, 500_000, datetime.timezone.utc)
+    assert parse_filter("d < 2026-01-02 04:04:05.5+01:00")[2] == fine
     assert parse_filter("d < '2026-01-02'")[2] == "2026-01-02"
     assert parse_filter("d < 08:30")[2] == datetime.time(8, 30)
     assert parse_filter("d in (23:59:59.5)")[2] == [datetime.time(23, 59, 59, 500_000)]
@@ -499,6 +501,27 @@ def test_filters_by_times_of_day_and_durations(tmp_path, unit):
         assert [row["n"] for row in found] == [expected], comparison
     text = run("cat", tmp_path / "data", "--filter", "at = noon", code=2).stderr
     assert "give a value of that type" in text
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_are_found_by_what_is_shown_of_them(tmp_path, zone):
+    times = pa.array([0, 1, 1_767_322_984_000_000_000], pa.timestamp("ns", zone))
+    of_day = pa.array([0, 1, 86_399_999_999_999], pa.time64("ns"))
+    table = pa.table({"n": [0, 1, 2], "time": times, "of_day": of_day, "day": times})
+    tfr.write_table(table, tmp_path / "data", partition_by="day")
+    shown = sorted(rows_of(run("cat", tmp_path / "data").stdout), key=lambda row: row["n"])
+    assert shown[1]["time"] == f"1970-01-01T00:00:00.000000001{'Z' if zone else ''}"
+    for name in ("time", "of_day", "day"):
+        for row in shown:
+            asked = ("--filter", f"{name} = {row[name]}")
+            found = rows_of(run("cat", tmp_path / "data", *asked).stdout)
+            assert [one["n"] for one in found] == [row["n"]], asked
+        both = ", ".join(row[name] for row in shown[:2])
+        found = rows_of(run("cat", tmp_path / "data", "--filter", f"{name} in ({both})").stdout)
+        assert sorted(one["n"] for one in found) == [0, 1], both
+    moved = "1970-01-01T01:00:00.000000001+01:00" if zone else "1970-01-01 00:00:00.000000001"
+    found = rows_of(run("cat", tmp_path / "data", "--filter", f"time <= {moved}").stdout)
+    assert sorted(one["n"] for one in found) == [0, 1]
 
 
 @pytest.mark.parametrize("text", ["", "x", "= 1", "x =", "x in (", "x in (a,,b)"])

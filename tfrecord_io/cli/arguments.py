@@ -35,8 +35,11 @@ _FILTER = re.compile(
 _NO_TEXT = re.compile(r"[<>=!~].*|.*\s(and|or)\s.*", re.IGNORECASE | re.DOTALL)
 _ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,'"]+)\s*(?:,|$)""")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_TIME = re.compile(r"\d{4}(-\d\d){2}[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?")
-_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?")
+_TIME = re.compile(
+    r"\d{4}(-\d\d){2}[T ]\d\d:\d\d(:\d\d(\.(?P<digits>\d{1,9}))?)?(?P<zone>Z|[+-]\d\d:\d\d)?"
+)
+_TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.(?P<digits>\d{1,9}))?)?")
+_DIGITS = re.compile(r"\.\d+")
 #: ISO 8601's form, such as P1DT2H3M4.5S.
 _DURATION = re.compile(
     r"(?P<sign>-?)P(?=.)((?P<days>\d{1,6})D)?"
@@ -133,9 +136,14 @@ def _parse_value(text: str) -> Any:
         return text.lower() == "true"
     if _DATE.fullmatch(text):
         return datetime.date.fromisoformat(text)
-    if _TIME.fullmatch(text):
-        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
-    if _TIME_OF_DAY.fullmatch(text):
+    if time := _TIME.fullmatch(text):
+        if _is_fine(time):
+            return pa.scalar(text).cast(pa.timestamp("ns", "UTC" if time["zone"] else None))
+        return datetime.datetime.fromisoformat(_six_digits(text).replace("Z", "+00:00"))
+    if time := _TIME_OF_DAY.fullmatch(text):
+        if _is_fine(time):
+            # Arrow (26.0.1) makes no times of texts.
+            return pa.scalar(f"1970-01-01T{text}").cast(pa.timestamp("ns")).cast(pa.time64("ns"))
         return datetime.time.fromisoformat(_six_digits(text))
     if duration := _DURATION.fullmatch(text):
         return _duration_of(**duration.groupdict())
@@ -151,10 +159,14 @@ def _parse_value(text: str) -> Any:
     return text
 
 
+def _is_fine(time: re.Match[str]) -> bool:
+    """Return whether a time has more digits than Python's have: those of nanoseconds have nine."""
+    return len(time["digits"] or "") > 6
+
+
 def _six_digits(text: str) -> str:
     """Return a time with all digits of its microseconds; older Pythons read no others."""
-    whole, point, digits = text.partition(".")
-    return f"{whole}.{digits:0<6}" if point else text
+    return _DIGITS.sub(lambda digits: f"{digits[0]:0<7}", text)
 
 
 def _duration_of(sign: str, seconds: str | None, **larger: str | None) -> datetime.timedelta:
