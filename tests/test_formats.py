@@ -22,7 +22,6 @@ import polars
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
-import pyarrow.feather as feather
 import pyarrow.orc as po
 import pyarrow.parquet as pq
 import pytest
@@ -864,7 +863,8 @@ class TestCsv:
         # Spark writes them so, and makes nulls of "nan" and "inf".
         values = [float("nan"), -float("nan"), float("inf"), float("-inf"), 0.5, None]
         table = pa.table({"x": pa.array(values, pa.float64()).cast(t)})
-        feather.write_feather(table, tmp_path / "x.arrow")
+        with pa.ipc.new_file(tmp_path / "x.arrow", table.schema) as file:
+            file.write_table(table)
         convert(tmp_path / "x.arrow", tmp_path / "x.csv")
         words = ["NaN", "NaN", "Infinity", "-Infinity", "0.5", ""]
         assert (tmp_path / "x.csv").read_text().splitlines() == ['"x"', *words]
@@ -1711,9 +1711,9 @@ class TestColumnar:
         self, tmp_path: Path, types: Any, values: Any, expected: pa.DataType, order: int
     ) -> None:
         for number, (value, t) in enumerate(list(zip(values, types, strict=True))[::order]):
-            feather.write_feather(
-                pa.table({"a": pa.array([value, None], t)}), tmp_path / f"{number}.arrow"
-            )
+            one = pa.table({"a": pa.array([value, None], t)})
+            with pa.ipc.new_file(tmp_path / f"{number}.arrow", one.schema) as file:
+                file.write_table(one)
         convert(tmp_path / "*.arrow", tmp_path / "ds")
         table = read_table(tmp_path / "ds")
         assert table.schema.field("a").type == expected

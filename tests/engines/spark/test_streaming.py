@@ -300,17 +300,22 @@ def test_other_formats_pass_through(spark, tmp_path):
 
 
 def test_a_stream_keeps_its_name(spark, tmp_path):
-    """Spark finds its place in the checkpoint by it, where it asks for names."""
+    """Where Spark asks for names, by which it finds the place of each source in a checkpoint."""
     add(tmp_path / "in", [1])
-    reader = spark.readStream.format("tfrecord").schema("id bigint").name("clicks")
+
+    def named(name):
+        reader = spark.readStream.format("tfrecord").schema("id bigint").name(name)
+        return reader.load(str(tmp_path / "in"))
+
     evolution = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
     spark.conf.set(evolution, "true")
     try:
-        run(reader.load(str(tmp_path / "in")), tmp_path / "out", tmp_path / "c")
+        run(named("clicks").union(named("views")), tmp_path / "out", tmp_path / "c")
+        with pytest.raises(AnalysisException, match=r"(?i)duplicate.*clicks"):
+            run(named("clicks").union(named("clicks")), tmp_path / "no", tmp_path / "no-c")
     finally:
         spark.conf.unset(evolution)
-    assert ids(tmp_path / "out") == [1]
-    assert "clicks" in (tmp_path / "c" / "offsets" / "0").read_text()
+    assert ids(tmp_path / "out") == [1, 1]
 
 
 def test_rows_of_a_stream_go_to_a_function_whatever_format_was_named(spark, tmp_path):
