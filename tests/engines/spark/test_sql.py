@@ -152,8 +152,8 @@ def two_tables(spark, tmp_path):
     folders = {}
     for name, first in (("source", 0), ("target", 10)):
         folders[name] = tmp_path / name
-        frame = spark.range(first, first + 3).selectExpr("id", "id % 2 as p")
-        frame.write.format("tfrecord").save(str(folders[name]))
+        data = pa.table({"id": range(first, first + 3), "p": [0, 1, 0]})
+        tfr.write_table(data, folders[name], rows_per_task=1)
         spark.sql(f"CREATE TABLE {name} USING tfrecord LOCATION '{folders[name]}'")
     options = f"OPTIONS (path '{folders['source']}')"
     spark.sql(f"CREATE TEMPORARY VIEW view_of_source USING tfrecord {options}")
