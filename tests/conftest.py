@@ -19,6 +19,19 @@ import pytest
 from tests.support.servers import Server, ServerMissingError, serve_hdfs, serve_s3
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one process run all tests with Spark: a JVM takes long to start, and to get warm."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            is_spark = "/spark/" in nodeid or "[classic" in nodeid or "[connect" in nodeid
+            return "spark" if is_spark else nodeid
+
+    return Scheduling(config, log)
+
+
 @pytest.fixture(params=["reference", "native"])
 def codec(request):
     """Each codec's name. Where the kernel was not built, tests with it fail."""
