@@ -24,7 +24,7 @@ import tfrecord_io as tfr
 from tests.support.datasets import PARTITION_BY, hard_table
 from tests.support.faults import NEW, OLD, Clock, opener
 from tests.support.servers import Server
-from tests.support.trees import expected_files, stored_files
+from tests.support.trees import expected_files, put_files, stored_files
 from tfrecord_io import convert, read_table, scan, write_table
 from tfrecord_io.commit import job as commit
 from tfrecord_io.commit import staging
@@ -586,13 +586,18 @@ def test_errors_before_and_after_every_call(
 
     for module in (attempt, commit, write_plan):
         monkeypatch.setattr(module, "open_storage", open_with_fault)
+    template = Server(
+        url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options
+    )
+    write(template, OLD)
+    old = contents(template)
 
     def outcome(step: int) -> str | None:
         """Let one call fail; return what became of the write, None if it has no such step."""
         store = Server(
             url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options
         )
-        write(store, OLD)
+        put_files(f"{store.url}/ds", store.storage_options, old)
         error = ERRORS[(step + (mode == "append")) % 2]
 
         def fail() -> None:
@@ -695,6 +700,13 @@ def test_a_process_can_fork(store: Server, before: str, in_child: str) -> None:
 def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: SaveMode) -> None:
     server: Server = request.getfixturevalue(f"{kind}_server")
     base = f"{server.url}/{uuid.uuid4().hex}"
+    write_table(
+        OLD,
+        f"{base}/old",
+        partition_by="p",
+        rows_per_task=2,
+        storage_options=server.storage_options,
+    )
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.kills", base, mode],
         input=json.dumps(server.storage_options),

@@ -5,8 +5,8 @@ forked child that is killed there. It prints the steps::
 
     python -m tests.support.kills URL MODE < STORAGE_OPTIONS
 
-The data set of step n is ``URL/n``. No client of a store is made before the forks, since clients
-have threads.
+The data set of step n is ``URL/n``, at first a copy of ``URL/old``, unless there must be none. No
+client of a store is made before the forks, since clients have threads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 import fsspec
 
-from tests.support.faults import NEW, OLD, Clock, kill, opener
+from tests.support.faults import NEW, Clock, kill, opener
+from tests.support.trees import put_files, stored_files
 from tfrecord_io.commit import job as commit
 from tfrecord_io.engines.local import write_table
 from tfrecord_io.options import SaveMode
@@ -31,18 +32,21 @@ _AT_ONCE = 6
 
 
 def work(url: str, mode: SaveMode, options: dict[str, Any], clock: Clock) -> None:
-    """Write the old rows, unless there must be none, and then the new ones by the clock."""
-    arguments: dict[str, Any] = {
-        "partition_by": "p",
-        "rows_per_task": 2,
-        "threads": 1,
-        "storage_options": options,
-    }
+    """Put the old rows there, unless there must be none, and write the new ones by the clock."""
     if mode != "error":
-        write_table(OLD, url, **arguments)
+        old = f"{url.rpartition('/')[0]}/old"
+        put_files(url, options, stored_files(old, options))
     for module in (attempt, commit, write_plan):
         module.open_storage = opener(clock)  # type: ignore[attr-defined]
-    write_table(NEW, url, mode=mode, **arguments)
+    write_table(
+        NEW,
+        url,
+        mode=mode,
+        partition_by="p",
+        rows_per_task=2,
+        threads=1,
+        storage_options=options,
+    )
 
 
 def fork(url: str, mode: SaveMode, options: dict[str, Any], step: int, output: int) -> int:

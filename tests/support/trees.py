@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
+
 from tests.support.frames import examples
 from tfrecord_io.storage import open_storage
 
@@ -26,6 +28,12 @@ def stored_files(url: str, storage_options: Mapping[str, Any]) -> dict[str, byte
     return {
         path: storage.read_bytes(f"{root}/{path}", 1 << 30) for path in storage.tree(root).files
     }
+
+
+def put_files(url: str, storage_options: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Write files below a URL, as no job of ours does."""
+    filesystem, root = fsspec.core.url_to_fs(url, **storage_options)
+    filesystem.pipe({f"{root}/{path}": data for path, data in files.items()})
 
 
 def data_files(root: Path) -> dict[str, bytes]:
