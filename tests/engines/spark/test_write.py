@@ -456,7 +456,7 @@ def test_tables_of_other_formats_pass_through(spark, arguments):
 
 def test_save_as_table_and_buckets_are_refused(spark, tmp_path):
     frame = words(spark)
-    with pytest.raises(AnalysisException, match="TEMPORARY VIEW"):
+    with pytest.raises(AnalysisException, match="then CREATE TABLE name USING tfrecord LOCATION"):
         frame.write.format("tfrecord").saveAsTable("some_table")
     with pytest.raises(AnalysisException, match="bucketBy"):
         frame.write.format("tfrecord").bucketBy(2, "number").save(str(tmp_path / "data"))

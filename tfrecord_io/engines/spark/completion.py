@@ -418,8 +418,8 @@ def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[.
             return
         raise refusal(
             "saveAsTable is not possible: Spark tells a Python data source neither path nor "
-            "options of a table in the catalog. Use save(path), and CREATE TEMPORARY VIEW name "
-            "USING tfrecord OPTIONS (path '...') to name it"
+            "options of a table in the catalog. Use save(path) first, then CREATE TABLE name USING "
+            "tfrecord LOCATION 'path'"
         )
 
     return save_as_table
