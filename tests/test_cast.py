@@ -404,7 +404,7 @@ def test_other_columns_than_declared() -> None:
     batch = batch_of([1], pa.int64())
     with pytest.raises(EncodeError, match="columns"):
         ToWire(pa.schema([("y", pa.int64())]), float64="warn")(batch)
-    with pytest.raises(EncodeError, match="int32 is declared") as caught:
+    with pytest.raises(EncodeError, match="int32 is declared: cast it, or declare int64") as caught:
         ToWire(pa.schema([("x", pa.int32())]), float64="warn")(batch)
     assert caught.value.feature == "x"
 

@@ -211,7 +211,7 @@ class TestDtypes:
         ("column", "told"),
         [
             (pd.Series([1j]), "complex128"),
-            (pd.Series(pd.arrays.SparseArray([0, 1])), "Sparse"),
+            (pd.Series(pd.arrays.SparseArray([0, 1])), r"Sparse.*sparse\.to_dense\(\)"),
             (pd.Series(pd.period_range("2026", periods=2, freq="M")), "frequency of periods"),
             (pd.Series(pd.period_range("2026", periods=2, freq="M"), dtype="category"), "periods"),
         ],

@@ -249,8 +249,8 @@ class _Plan:
 def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) -> _Plan:
     if source.names != schema.names:
         raise EncodeError(
-            f"the batch has the columns {source.names}, and {schema.names} are declared: bring "
-            "all batches to one schema"
+            f"the batch has the columns {source.names}, and {schema.names} are declared: give each "
+            "batch those that are declared"
         )
     wire = wire_schema(schema, reading=False)
     steps = []
@@ -258,7 +258,7 @@ def _writing_plan(source: pa.Schema, schema: pa.Schema, float64: Float64Mode) ->
         if not _is_writable_as(found.type, declared.type):
             raise EncodeError(
                 f"column {declared.name!r} has the type {found.type} in this batch, and "
-                f"{declared.type} is declared: bring all batches to one schema",
+                f"{declared.type} is declared: cast it, or declare {found.type}",
                 feature=declared.name,
             )
         text = "" if declared.nullable else "is declared not nullable and holds a null"

@@ -130,6 +130,8 @@ def _to_arrow(column: pd.Series) -> pa.Array | pa.ChunkedArray:
         return _of_objects(column)
     if isinstance(dtype, pd.PeriodDtype):
         raise NotImplementedError("the frequency of periods would be lost")
+    if isinstance(dtype, pd.SparseDtype):
+        raise NotImplementedError("column.sparse.to_dense() has one")
     if isinstance(dtype, pd.CategoricalDtype):
         values = to_arrow(pd.Series(dtype.categories, name=column.name))
         if isinstance(values, pa.ChunkedArray):
