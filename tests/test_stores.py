@@ -586,17 +586,18 @@ def test_errors_before_and_after_every_call(
 
     for module in (attempt, commit, write_plan):
         monkeypatch.setattr(module, "open_storage", open_with_fault)
-    template = Server(
-        url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options
-    )
+
+    def fresh() -> Server:
+        url = f"{server.url}/{uuid.uuid4().hex}"
+        return Server(url=url, storage_options=server.storage_options)
+
+    template = fresh()
     write(template, OLD)
     old = contents(template)
 
     def outcome(step: int) -> str | None:
         """Let one call fail; return what became of the write, None if it has no such step."""
-        store = Server(
-            url=f"{server.url}/{uuid.uuid4().hex}", storage_options=server.storage_options
-        )
+        store = fresh()
         put_files(f"{store.url}/ds", store.storage_options, old)
         error = ERRORS[(step + (mode == "append")) % 2]
 
@@ -700,13 +701,8 @@ def test_a_process_can_fork(store: Server, before: str, in_child: str) -> None:
 def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: SaveMode) -> None:
     server: Server = request.getfixturevalue(f"{kind}_server")
     base = f"{server.url}/{uuid.uuid4().hex}"
-    write_table(
-        OLD,
-        f"{base}/old",
-        partition_by="p",
-        rows_per_task=2,
-        storage_options=server.storage_options,
-    )
+    store = Server(url=base, storage_options=server.storage_options)
+    write(store, OLD)
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.kills", base, mode],
         input=json.dumps(server.storage_options),
@@ -730,7 +726,6 @@ def test_killed_at_every_step(request: pytest.FixtureRequest, kind: str, mode: S
             return 0
 
     def there(step: int) -> dict[str, bytes]:
-        store = Server(url=base, storage_options=server.storage_options)
         try:
             return contents(store, str(step))
         except FileNotFoundError:

@@ -5,7 +5,7 @@ forked child that is killed there. It prints the steps::
 
     python -m tests.support.kills URL MODE < STORAGE_OPTIONS
 
-The data set of step n is ``URL/n``, at first a copy of ``URL/old``, unless there must be none. No
+The data set of step n is ``URL/n``, at first a copy of ``URL/ds``, unless there must be none. No
 client of a store is made before the forks, since clients have threads.
 """
 
@@ -34,7 +34,7 @@ _AT_ONCE = 6
 def work(url: str, mode: SaveMode, options: dict[str, Any], clock: Clock) -> None:
     """Put the old rows there, unless there must be none, and write the new ones by the clock."""
     if mode != "error":
-        old = f"{url.rpartition('/')[0]}/old"
+        old = f"{url.rpartition('/')[0]}/ds"
         put_files(url, options, stored_files(old, options))
     for module in (attempt, commit, write_plan):
         module.open_storage = opener(clock)  # type: ignore[attr-defined]
