@@ -56,6 +56,13 @@ _SAVE_MODES = {
 }
 
 
+#: How a table of the catalog is made of rows.
+MADE_OF_FILES = (
+    'df.write.format("tfrecord").mode("overwrite").save(path) first, then '
+    "CREATE TABLE name USING tfrecord LOCATION 'path'"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """What a DataFrameReader was told so far."""
@@ -418,8 +425,7 @@ def _completed_save_as_table(kind: _Kind, own: Callable[..., Any]) -> Callable[.
             return
         raise refusal(
             "saveAsTable is not possible: Spark tells a Python data source neither path nor "
-            "options of a table in the catalog. Use save(path) first, then CREATE TABLE name USING "
-            "tfrecord LOCATION 'path'"
+            f"options of a table in the catalog. Use {MADE_OF_FILES}"
         )
 
     return save_as_table

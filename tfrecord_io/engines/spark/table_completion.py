@@ -22,7 +22,13 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from tfrecord_io.engines.spark.completion import complete, is_ours, java_field, refusal
+from tfrecord_io.engines.spark.completion import (
+    MADE_OF_FILES,
+    complete,
+    is_ours,
+    java_field,
+    refusal,
+)
 from tfrecord_io.engines.spark.tables import remembers
 
 _COMMENTS = re.compile(
@@ -40,11 +46,6 @@ _LIKE = re.compile(
     rf"\bCREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?{_NAME}\s+LIKE\s+(?P<like>{_NAME})"
     r"(?:[^;]*?\bUSING\s+`?(?P<source>\w+))?",
     re.IGNORECASE,
-)
-
-_INSTEAD = (
-    'df.write.format("tfrecord").mode("overwrite").save(path) first, then '
-    "CREATE TABLE name USING tfrecord LOCATION 'path'"
 )
 
 
@@ -85,7 +86,9 @@ def _completed_create(
         if not is_ours(source(self), self._spark):
             own(self)
             return
-        raise refusal(f"writeTo(...).{name}() is not possible, and nothing was done: {_INSTEAD}")
+        raise refusal(
+            f"writeTo(...).{name}() is not possible, and nothing was done: {MADE_OF_FILES}"
+        )
 
     return create
 
@@ -97,13 +100,13 @@ def _completed_sql(own: Callable[..., Any]) -> Callable[..., Any]:
         if holds and any(is_ours(found["source"], self) for found in _REPLACE.finditer(text)):
             raise refusal(
                 "REPLACE TABLE is not possible, and nothing was done: Spark drops the old table "
-                f"before it asks this format. DROP TABLE name; for new rows {_INSTEAD}"
+                f"before it asks this format. DROP TABLE name; for new rows {MADE_OF_FILES}"
             )
         likes = _LIKE.finditer(text) if holds else filter(None, [_LIKE.match(text)])
         if any(_is_like_ours(found, self) for found in likes):
             raise refusal(
                 "CREATE TABLE ... LIKE is not possible, and nothing was done: the new table would "
-                f"have the rows of the old one, whatever its LOCATION. {_INSTEAD}"
+                f"have the rows of the old one, whatever its LOCATION. {MADE_OF_FILES}"
             )
         return own(self, sqlQuery, args, **kwargs)
 
