@@ -4,7 +4,7 @@ Of a folder it is everything below it that is not hidden, of a pattern what fits
 file. Files are listed in one state of their data set: no commit was under way before or after. That
 is asked for each data set, not for each file, so that many files take little more than their
 listing. A file's data set is the first folder above it whose name is no ``key=value``; a folder may
-hold several.
+hold several. Where streams of Spark's own file sink wrote, it is what their log names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tfrecord_io.errors import DatasetChangedError
 from tfrecord_io.layout import data_set_of, is_data_name, reading_order
 from tfrecord_io.manifest import MANIFEST_NAME, Manifest, read_manifest
 from tfrecord_io.parallel import each
+from tfrecord_io.reading.sink_log import SINK_LOG_NAME, committed_files
 from tfrecord_io.storage import FileInfo, Storage, has_query, open_storage, path_text
 
 _MAGIC = re.compile(r"[*?[{]")
@@ -34,6 +35,9 @@ _MAGIC = re.compile(r"[*?[{]")
 _BRACES = re.compile(r"(?<!\[)\{([^{}]*)\}")
 _STORE = re.compile(r"[^/:]+:(?://[^/]*|(?=/))")
 _LISTING_TRIES = 10
+
+#: What writers leave beside the files, of which a listing takes notice.
+_OF_WRITERS = (MANIFEST_NAME, STAGING_NAME, SINK_LOG_NAME)
 
 #: How long an empty folder is given to turn out to be somebody's beginning or end.
 _MAKING_SECONDS = 0.02
@@ -119,6 +123,8 @@ class _Look:
     ----------
     others : frozenset of str
         Data sets below the name, which commits have to be asked for as well.
+    logged : mapping
+        The files that the log of Spark's file sink names, by the folder that it is in.
     """
 
     root: str
@@ -127,6 +133,7 @@ class _Look:
     is_folder: bool
     manifest: Manifest | None = None
     others: frozenset[str] = frozenset()
+    logged: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 _LookOf: TypeAlias = Callable[[Storage, str], _Look | FileInfo]
@@ -199,6 +206,7 @@ def list_paths(
                 together = None
             data_sets = _data_sets_of(look)
             described = {name: manifests[location](name) for name in sorted(data_sets)}
+            known = {name: one for name, one in described.items() if one is not None}
             found.append(
                 Listed(
                     location=location,
@@ -206,9 +214,9 @@ def list_paths(
                     root=look.root,
                     is_folder=look.is_folder,
                     below=look.below,
-                    infos=[*look.infos],
+                    infos=_committed(look, {look.root: look.manifest, **known}),
                     manifest=look.manifest,
-                    manifests={name: one for name, one in described.items() if one is not None},
+                    manifests=known,
                 )
             )
     return tuple(locations), found
@@ -289,6 +297,23 @@ def _data_sets_of(look: _Look) -> set[str]:
     return {*look.others, data_set_of(look.root)} - {look.root}
 
 
+def _committed(look: _Look, manifests: Mapping[str, Manifest | None]) -> list[FileInfo]:
+    """Return the files without those that a killed batch of a stream of Spark's left.
+
+    What its log does not name may have been added by a commit of ours.
+    """
+    infos = [*look.infos]
+    for folder, logged in look.logged.items():
+        manifest, below = manifests.get(folder), f"{folder.rstrip('/')}/"
+        ours = {below + file.path for file in manifest.files} if manifest is not None else set()
+        infos = [
+            info
+            for info in infos
+            if not info.path.startswith(below) or info.path in logged or info.path in ours
+        ]
+    return infos
+
+
 # --- names ----------------------------------------------------------------------------------------
 
 
@@ -357,19 +382,33 @@ def _stable_look(look_of: _LookOf, storage: Storage, root: str) -> _Look | FileI
 
 
 def _look(storage: Storage, root: str) -> _Look | FileInfo:
+    try:
+        return _look_once(storage, root)
+    except DatasetChangedError:
+        # The log of a stream that runs may name files that came after their folder was listed.
+        return _look_once(storage, root)
+
+
+def _look_once(storage: Storage, root: str) -> _Look | FileInfo:
     infos = []
     others = set()
+    logs: dict[str, list[str]] = defaultdict(list)
     has_manifest = False
     for info in storage.list_files(root, _is_of_interest):
         if info.path == root:
             return info
-        # Most paths hold neither name, and finding that out is quick.
+        # Most paths hold none of the names, and finding that out is quick.
         if "/_" in info.path or "/." in info.path:
             names = info.path[len(root.rstrip("/")) + 1 :].split("/")
-            depths = [names.index(name) for name in (MANIFEST_NAME, STAGING_NAME) if name in names]
+            depths = [names.index(name) for name in _OF_WRITERS if name in names]
             if depths:
+                depth = min(depths)
+                folder = "/".join((root, *names[:depth]))
+                if names[depth] == SINK_LOG_NAME:
+                    logs[folder].append("/".join(names[depth + 1 :]))
+                    continue
                 has_manifest |= names[0] == MANIFEST_NAME
-                others.add("/".join((root, *names[: min(depths)])))
+                others.add(folder)
                 continue
         infos.append(info)
     infos.sort(key=lambda info: reading_order(info.path))
@@ -381,6 +420,7 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
             "tells which",
             storage.url(root),
         )
+    there = [info.path for info in infos]
     return _Look(
         root=root,
         below=root,
@@ -388,6 +428,10 @@ def _look(storage: Storage, root: str) -> _Look | FileInfo:
         is_folder=True,
         manifest=read_manifest(storage, root) if has_manifest else None,
         others=frozenset(others),
+        logged={
+            folder: committed_files(storage, folder, batches, there)
+            for folder, batches in logs.items()
+        },
     )
 
 
@@ -399,7 +443,7 @@ def _look_if_there(storage: Storage, root: str) -> _Look | FileInfo:
 
 
 def _is_of_interest(name: str) -> bool:
-    return is_data_name(name) or name in (MANIFEST_NAME, STAGING_NAME)
+    return is_data_name(name) or name in _OF_WRITERS
 
 
 # --- patterns -------------------------------------------------------------------------------------
