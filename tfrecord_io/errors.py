@@ -160,7 +160,7 @@ class LayoutError(TFRecordError, ValueError):
 
 
 class ManifestError(TFRecordError, ValueError):
-    """A ``_SUCCESS`` text cannot be understood."""
+    """A ``_SUCCESS`` text, or the log of a stream of Spark's, cannot be understood."""
 
 
 class ClosedError(TFRecordError, ValueError):

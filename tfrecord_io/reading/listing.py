@@ -285,9 +285,16 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _fixed_part(pattern: str) -> str:
-    magic = _MAGIC.search(pattern)
-    return _parent(pattern[: magic.start()] if magic else pattern)
+def fixed_part(path: str) -> str:
+    """Return the folder that all that fits a pattern is below; any other path as it is.
+
+    Examples
+    --------
+    >>> fixed_part("/in/p=[12]*/x"), fixed_part("/in/p=1")
+    ('/in', '/in/p=1')
+    """
+    magic = _MAGIC.search(path)
+    return _parent(path[: magic.start()]) if magic else path
 
 
 def _data_sets_of(look: _Look) -> set[str]:
@@ -451,7 +458,7 @@ def _is_of_interest(name: str) -> bool:
 
 def _look_for(storage: Storage, pattern: str, *, may_be_missing: bool) -> list[_Look]:
     """Look for what fits a pattern; partition folders begin below its fixed part."""
-    base = _fixed_part(pattern)
+    base = fixed_part(pattern)
     # Usually all that fits is of the data set that the fixed part is in.
     asked = {base} if base else set()
     while True:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,6 +121,106 @@ def test_the_oldest_files_come_first(classic, tmp_path, kind, options, expected)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
     assert found == expected
+
+
+@pytest.fixture(params=["parquet", "tfrecord"])
+def arriving(request, classic, tmp_path):
+    """Adds a file of one row, which is some seconds old; and the batches of a query by now."""
+    folder, now = tmp_path / "in", int(time.time())
+
+    class Arriving:
+        def add(self, number, age=0, name=None):
+            written = tmp_path / f"written-{number}"
+            rows = classic.range(number, number + 1).coalesce(1)
+            rows.write.format(request.param).save(str(written))
+            (file,) = written.glob("part-*")
+            place = folder / (name or f"a/{number}")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.utime(file, (now - age, now - age))
+            file.rename(place)
+
+        def files(self, below=folder):
+            return sorted(f"{p.parent.name}/{p.name}" for p in below.rglob("*") if p.is_file())
+
+        def batches(self, checkpoint="checkpoint", **options):
+            found = []
+            reader = classic.readStream.format(request.param).schema("id bigint").options(**options)
+            writer = reader.load(f"{folder}/*").writeStream.foreachBatch(
+                lambda frame, _: found.append(sorted(row.id for row in frame.collect()))
+            )
+            writer = writer.option("checkpointLocation", str(tmp_path / checkpoint))
+            writer.trigger(availableNow=True).start().awaitTermination()
+            return found
+
+    return Arriving()
+
+
+def test_files_too_old_are_left_out_if_asked(arriving):
+    for number, age in enumerate((100, 50, 10)):
+        arriving.add(number, age)
+    # Of the first batch none is too old, whatever its files are.
+    assert arriving.batches(maxFileAge="20s") == [[0, 1, 2]]
+    arriving.add(3, 60)
+    arriving.add(4, 25)
+    assert arriving.batches(maxFileAge="20s") == [[4]]
+    assert arriving.batches(maxFileAge="20s") == []
+    in_turn = {"maxFilesPerTrigger": 2, "latestFirst": "true", "maxFileAge": "1ms"}
+    assert arriving.batches("another", **in_turn) == [[2, 4], [1, 3], [0]]
+
+
+def test_an_offset_forgets_files_too_old(classic, tmp_path):
+    """Else it would grow with all files that ever were; and they stay old without the option."""
+    for number in range(20):
+        add(tmp_path / "in", [number])
+    for path in (tmp_path / "in").glob("part-*"):
+        os.utime(path, (10**9, 10**9))
+    paths = (tmp_path / "out", tmp_path / "checkpoint")
+    for number in (20, 21):
+        run(source(classic, tmp_path / "in", maxFileAge="1d"), *paths)
+        add(tmp_path / "in", [number])
+    run(source(classic, tmp_path / "in"), *paths)
+    assert ids(paths[0]) == [*range(22)]
+    lengths = [len((paths[1] / "offsets" / name).read_text().split('"')[-4]) for name in "012"]
+    assert lengths[0] > 200 > 40 > lengths[2]
+
+
+def test_files_of_one_name_are_one_file_if_asked(arriving):
+    arriving.add(0, name="a/x")
+    assert arriving.batches(fileNameOnly="true") == [[0]]
+    arriving.add(1, name="b/x")
+    arriving.add(2, name="b/y")
+    assert arriving.batches(fileNameOnly="true") == [[2]]
+
+
+def test_files_that_were_read_are_cleaned_if_asked(arriving, tmp_path):
+    # The files of the last batch are cleaned when there is a next one.
+    for number in range(3):
+        arriving.add(number, 10 - number)
+    assert arriving.batches(cleanSource="delete", maxFilesPerTrigger=2) == [[0, 1], [2]]
+    assert arriving.files() == ["a/2"]
+    arriving.add(3)
+    moved = tmp_path / "moved"
+    options = {"cleanSource": "ARCHIVE", "sourceArchiveDir": str(moved)}
+    assert arriving.batches(**options) == [[3]]
+    assert (arriving.files(), arriving.files(moved)) == (["a/3"], ["a/2"])
+    arriving.add(4)
+    assert arriving.batches() == [[4]]
+    # As its whole path, so that files of several folders have room.
+    assert (moved / str(tmp_path / "in" / "a").lstrip("/")).is_dir()
+    assert arriving.files() == ["a/3", "a/4"]
+
+
+def test_a_checkpoint_of_another_source_is_refused(classic, tmp_path):
+    for kind in ("parquet", "tfrecord"):
+        classic.range(3).write.format(kind).save(str(tmp_path / kind))
+    paths = (tmp_path / "out", tmp_path / "checkpoint")
+    run(classic.readStream.schema("id bigint").parquet(str(tmp_path / "parquet")), *paths)
+    with pytest.raises(StreamingQueryException, match=r"checkpoint is one of another source.*Loc"):
+        run(source(classic, tmp_path / "tfrecord"), *paths)
+    assert ids(paths[0]) == [0, 1, 2]
+    run(source(classic, tmp_path / "tfrecord"), paths[0], tmp_path / "new")
+    with pytest.raises(StreamingQueryException, match="a stream with another fileNameOnly"):
+        run(source(classic, tmp_path / "tfrecord", fileNameOnly="true"), paths[0], tmp_path / "new")
 
 
 def test_a_running_query_meets_new_files(classic, tmp_path):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 from tfrecord_io.compression import normalize_compression
 from tfrecord_io.engines.spark.filters import parse_filters
@@ -45,7 +45,8 @@ _READ = (
     *("basePath", "pathGlobFilter", "recursiveFileLookup", "modifiedBefore", "modifiedAfter"),
     *("ignoreCorruptFiles", "ignoreMissingFiles", "samplingRatio", "mode", "pathColumn"),
     *("columnNameOfCorruptRecord", "columns", "maxPartitionBytes", "openCostInBytes", "timeZone"),
-    *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "filters", "pushFilters"),
+    *("maxFilesPerTrigger", "maxBytesPerTrigger", "latestFirst", "maxFileAge", "fileNameOnly"),
+    *("cleanSource", "sourceArchiveDir", "filters", "pushFilters"),
 )
 _WRITE = (
     *("maxRecordsPerFile", "compressionLevel", "float64", "emptyPartition", "partitionBy"),
@@ -53,15 +54,23 @@ _WRITE = (
 )
 _NAMES = {name.lower(): name for name in (*_BOTH, *_READ, *_WRITE)}
 
-#: What Spark itself adds for tables of the catalog, and for streams.
+#: What Spark itself adds for tables of the catalog, and for streams; and what means nothing here.
 _OF_SPARK = {
     *("owner", "provider", "location", "external", "comment", "serialization.format"),
     *("checkpointlocation", "queryname", "outputmode"),
+    # How its own sources keep their listings for the next batches: here each lists anew.
+    *("maxcachedfiles", "discardcachedinputratio"),
 }
 _OF_OURS = {
     *(SESSION_OPTION, SECRET_OPTION, REQUEST_OPTION),
     *(CHECK_OPTION, DESCRIBE_OPTION, STORED_OPTION, STREAM_OPTION),
 }
+
+CleanSource: TypeAlias = Literal["off", "archive", "delete"]
+
+#: Spark's units of time, in seconds (``JavaUtils.timeStringAs``).
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(f"([0-9]+)({'|'.join(_SECONDS)})?")
 
 _ON_CORRUPT: dict[str, OnCorruptRows] = {
     "permissive": "keep",
@@ -112,6 +121,15 @@ class ReadOptions:
         one. Not both are given.
     latest_first : bool
         Whether those of these that were written last come first.
+    max_age : float or None
+        Files of a stream that are older than the last one that was read by more than these seconds
+        are left out.
+    file_name_only : bool
+        Whether a stream takes files of one name, in whichever folders, for one file.
+    clean_source : {"off", "archive", "delete"}
+        What becomes of a stream's files once they were read.
+    archive : str or None
+        URL of the folder that they are moved to.
     filters : list of list of tuple, optional
         Which rows are read, see `tfrecord_io.filters.parse`.
     push_filters : bool
@@ -147,6 +165,10 @@ class ReadOptions:
     max_files: int | None
     max_bytes: int | None
     latest_first: bool
+    max_age: float | None
+    file_name_only: bool
+    clean_source: CleanSource
+    archive: str | None
     filters: Filters
     push_filters: bool
 
@@ -334,6 +356,15 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
     max_bytes = texts.count("maxBytesPerTrigger")
     if max_files is not None and max_bytes is not None:
         raise OptionError("maxFilesPerTrigger and maxBytesPerTrigger are both given; give one")
+    latest_first = texts.flag("latestFirst", False)
+    is_limited = max_files is not None or max_bytes is not None
+    clean_source = (texts.text("cleanSource") or "off").lower()
+    choice("cleanSource", clean_source, CleanSource)
+    archive = texts.text("sourceArchiveDir") if clean_source == "archive" else None
+    if clean_source == "archive" and archive is None:
+        raise OptionError(
+            "cleanSource is archive: say where files are moved to, by sourceArchiveDir"
+        )
     return ReadOptions(
         paths=paths,
         storage=shared_options(paths, hadoop),
@@ -362,7 +393,12 @@ def read_options(options: Mapping[str, str], settings: Settings) -> ReadOptions:
         most_partitions=settings.most_partitions,
         max_files=max_files,
         max_bytes=max_bytes,
-        latest_first=texts.flag("latestFirst", False),
+        latest_first=latest_first,
+        # Else files that are waiting would be taken for old ones: Spark's rule.
+        max_age=None if latest_first and is_limited else _duration(texts, "maxFileAge"),
+        file_name_only=texts.flag("fileNameOnly", False),
+        clean_source=cast(CleanSource, clean_source),
+        archive=None if archive is None else resolve(archive, hadoop),
         filters=parse_filters(texts.text("filters"), zone_info(zone)),
         push_filters=_pushes_filters(texts, settings),
     )
@@ -437,6 +473,17 @@ def _time(texts: _Texts, name: str, zone: str) -> float | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone_info(zone))
     return moment.timestamp()
+
+
+def _duration(texts: _Texts, name: str) -> float | None:
+    """Return the seconds of a duration such as 7d; without a unit it is in milliseconds."""
+    text = texts.text(name)
+    if text is None:
+        return None
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise OptionError(f'{name} is {text!r}; it must be a duration such as "7d" or "12h"')
+    return int(found[1]) * _SECONDS[found[2] or "ms"]
 
 
 def _ratio(texts: _Texts) -> float | None:

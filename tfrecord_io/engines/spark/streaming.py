@@ -4,7 +4,9 @@ Reading. Spark keeps nothing but offsets for a Python source, so an offset says 
 seen: a hash of eight bytes for each file that is there, in one text. Of files that have gone
 nothing is kept; a file that was replaced is a new one. A commit that is being published is waited
 for, so a batch holds all files of a commit, unless ``maxFilesPerTrigger`` or ``maxBytesPerTrigger``
-cuts it; the oldest come first then, as in Spark's own sources.
+cuts it; the oldest come first then, as in Spark's own sources. With ``maxFileAge`` an offset keeps
+nothing of old files but that all from before some moment are old, and with ``cleanSource`` it has
+the files of its own batch once more: those are cleaned when Spark says that the batch is done.
 
 Writing. Each batch is an append of its own. Spark makes the writer anew for the tasks and for the
 commit of each batch, in processes that know nothing of each other; the job travels from one to the
@@ -46,6 +48,7 @@ from pyspark.sql.types import StructType
 from tfrecord_io.commit.job import abort_job, commit_job, remove_undecided, staging_of
 from tfrecord_io.commit.ownership import owner_of
 from tfrecord_io.commit.staging import Staging
+from tfrecord_io.engines.spark.cleaning import check_cleaning, clean
 from tfrecord_io.engines.spark.conditions import in_worker
 from tfrecord_io.engines.spark.options import WriteOptions
 from tfrecord_io.engines.spark.reading import Rows, Tasks, pack
@@ -60,7 +63,9 @@ from tfrecord_io.storage import open_storage, redact
 #: Spark's names of the query and the batch that a task works for.
 _QUERY_PROPERTY, _BATCH_PROPERTY = "sql.streaming.queryId", "streaming.sql.batchId"
 
-_SEEN = "seen"
+#: What an offset holds: the files that were seen, by their names alone with ``fileNameOnly``; from
+#: when on, in seconds since 1970, files count; those of the last batch, if they are to be cleaned.
+_SEEN, _SEEN_NAMES, _SINCE, _BATCH = "seen", "seen_names", "since", "batch"
 _HASH_BYTES = 8
 
 #: How long a batch waits for a commit that is being published.
@@ -98,6 +103,7 @@ class StreamReader(
     """
 
     def __init__(self, rows: Rows) -> None:
+        check_cleaning(rows.options)
         self._rows = rows
         self._last: frozenset[bytes] | None = None
 
@@ -111,12 +117,37 @@ class StreamReader(
                 if time.monotonic() > deadline:
                     raise
                 continue
-            return scan, {_hash(task.file): task.file for task in scan.tasks}
+            return scan, {self._key(task.file): task.file for task in scan.tasks}
+
+    def _key(self, file: ScanFile) -> bytes:
+        """Return what tells a file from those that were seen."""
+        if self._rows.options.file_name_only:
+            return _hash(file.url.rpartition("/")[2])
+        return _identity(file)
 
     def _there(self) -> dict[bytes, ScanFile]:
         return self._planned()[1]
 
-    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's names from here on
+    def _seen(self, offset: dict[str, Any]) -> set[bytes]:
+        key, other = _SEEN, _SEEN_NAMES
+        if self._rows.options.file_name_only:
+            key, other = other, key
+        if key in offset:
+            return _hashes(offset[key])
+        if offset == self.initialOffset():
+            return set()
+        if other in offset:
+            raise OptionError(
+                "the checkpoint is one of a stream with another fileNameOnly: say the same, or "
+                "take a new checkpointLocation"
+            )
+        raise OptionError(
+            "the checkpoint is one of another source, such as spark-tfrecord's, and what it has "
+            "read stands in files of its own: take a new checkpointLocation, and modifiedAfter to "
+            "leave out what was read"
+        )
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's names from here on
         """Return the offset at which nothing was seen."""
         return {_SEEN: ""}
 
@@ -133,17 +164,29 @@ class StreamReader(
         self._last = frozenset(self._there())
 
     @in_worker
-    def latestOffset(self, start: dict[str, str], limit: Any) -> dict[str, str]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802
         """Return the offset at which all files were seen, or as many more as a batch may have."""
+        options = self._rows.options
+        seen, since = self._seen(start), start.get(_SINCE)
         there = self._there()
-        seen = _seen(start)
+        if since is not None:
+            there = {one: file for one, file in there.items() if _modified(file) >= since}
         new = [one for one in there if one not in seen]
         if self._last is not None:
             new = [one for one in new if one in self._last]
-        known = {one for one in there if one in seen}
-        found = known | {*self._within(limit, new, there)}
-        # Where nothing is new the offset stays, though files went: else there were an empty batch.
-        return _offset(found) if found - seen else start
+        batch = self._within(limit, new, there)
+        if not batch:
+            # Though files went the offset stays: else there were an empty batch.
+            return start
+        found = {one for one in there if one in seen} | {*batch}
+        offset = {_SEEN_NAMES if options.file_name_only else _SEEN: _text(found)}
+        if options.max_age is not None:
+            since = max(since or 0.0, max(_modified(there[one]) for one in found) - options.max_age)
+        if since is not None:
+            offset[_SINCE] = since
+        if options.clean_source != "off":
+            offset[_BATCH] = _text({_identity(there[one]) for one in batch})
+        return offset
 
     def _within(
         self, limit: Any, new: list[bytes], there: dict[bytes, ScanFile]
@@ -164,7 +207,7 @@ class StreamReader(
     @in_worker
     def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
         """Return what the tasks of a batch read."""
-        asked = _seen(end) - _seen(start)
+        asked = self._seen(end) - self._seen(start)
         if not asked:
             return []
         scan, there = self._planned()
@@ -174,26 +217,49 @@ class StreamReader(
                 "was read; say ignoreMissingFiles to go on without them",
                 path=redact(scan.locations[0]),
             )
-        scan = replace(scan, tasks=tuple(task for task in scan.tasks if _hash(task.file) in asked))
+        scan = replace(
+            scan, tasks=tuple(task for task in scan.tasks if self._key(task.file) in asked)
+        )
         without = scan.without_tasks()
         return [StreamTasks(packed, without) for packed in pack(scan, self._rows.options)]
+
+    @in_worker
+    def commit(self, end: dict[str, Any]) -> None:
+        """Clean the files of the batch that is done."""
+        done = _hashes(end.get(_BATCH, ""))
+        if done and self._rows.options.clean_source != "off":
+            scan, there = self._planned()
+            files = [file for file in there.values() if _identity(file) in done]
+            clean(scan, files, self._rows.options.archive)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the rows of one task."""
         yield from self._rows.read(partition.scan, partition.tasks)
 
 
-def _hash(file: ScanFile) -> bytes:
-    name = f"{file.url}\0{file.size}\0{file.version}"
+def _identity(file: ScanFile) -> bytes:
+    return _hash(f"{file.url}\0{file.size}\0{file.version}")
+
+
+def _hash(name: str) -> bytes:
     return hashlib.blake2b(name.encode(errors="surrogateescape"), digest_size=_HASH_BYTES).digest()
 
 
-def _offset(seen: set[bytes]) -> dict[str, str]:
-    return {_SEEN: base64.b64encode(b"".join(sorted(seen))).decode()}
+def _modified(file: ScanFile) -> float:
+    if file.modified is None:
+        raise OptionError(
+            f"maxFileAge is not possible for {file.url}: its store does not tell when files were "
+            "written"
+        )
+    return file.modified
 
 
-def _seen(offset: dict[str, str]) -> set[bytes]:
-    data = base64.b64decode(offset[_SEEN])
+def _text(hashes: set[bytes]) -> str:
+    return base64.b64encode(b"".join(sorted(hashes))).decode()
+
+
+def _hashes(text: str) -> set[bytes]:
+    data = base64.b64decode(text)
     return {data[at : at + _HASH_BYTES] for at in range(0, len(data), _HASH_BYTES)}
 
 
