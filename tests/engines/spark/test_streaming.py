@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tfrecord_io as tfr
@@ -93,36 +94,6 @@ def test_files_of_a_trigger(spark, tmp_path):
     assert batches(tmp_path / "out") == 3
 
 
-@pytest.mark.parametrize("kind", ["parquet", "tfrecord"])
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"maxFilesPerTrigger": 1}, [[2], [0], [3], [1]]),
-        ({"maxFilesPerTrigger": 3}, [[0, 2, 3], [1]]),
-        ({"maxFilesPerTrigger": 3, "latestFirst": "true"}, [[0, 1, 3], [2]]),
-        ({"maxBytesPerTrigger": 1}, [[2], [0], [3], [1]]),
-        ({"maxBytesPerTrigger": 1, "latestFirst": "true"}, [[1], [3], [0], [2]]),
-        ({"maxBytesPerTrigger": 10**9}, [[0, 1, 2, 3]]),
-        ({"latestFirst": "true"}, [[0, 1, 2, 3]]),
-    ],
-)
-def test_the_oldest_files_come_first(classic, tmp_path, kind, options, expected):
-    """Later rows than those of an earlier batch may be dropped: watermarks."""
-    for number, age in enumerate((30, 10, 40, 20)):
-        folder = tmp_path / "in" / f"{number}"
-        classic.range(number, number + 1).coalesce(1).write.format(kind).save(str(folder))
-        for path in folder.glob("part-*"):
-            os.utime(path, (10**9 - age, 10**9 - age))
-    reader = classic.readStream.format(kind).schema("id bigint").options(**options)
-    found = []
-    writer = reader.load(str(tmp_path / "in" / "*")).writeStream.foreachBatch(
-        lambda frame, _: found.append(sorted(row.id for row in frame.collect()))
-    )
-    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    writer.trigger(availableNow=True).start().awaitTermination()
-    assert found == expected
-
-
 @pytest.fixture(params=["parquet", "tfrecord"])
 def arriving(request, classic, tmp_path):
     """Adds a file of one row, which is some seconds old; and the batches of a query by now."""
@@ -130,12 +101,12 @@ def arriving(request, classic, tmp_path):
 
     class Arriving:
         def add(self, number, age=0, name=None):
-            written = tmp_path / f"written-{number}"
-            rows = classic.range(number, number + 1).coalesce(1)
-            rows.write.format(request.param).save(str(written))
-            (file,) = written.glob("part-*")
             place = folder / (name or f"a/{number}")
             place.parent.mkdir(parents=True, exist_ok=True)
+            file = tmp_path / "written" / "part-00000-000.tfrecord"
+            tfr.write_table(pa.table({"id": [number]}), file.parent, mode="overwrite")
+            if request.param == "parquet":
+                pq.write_table(pa.table({"id": [number]}), file)
             os.utime(file, (now - age, now - age))
             file.rename(place)
 
@@ -155,6 +126,25 @@ def arriving(request, classic, tmp_path):
     return Arriving()
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"maxFilesPerTrigger": 1}, [[2], [0], [3], [1]]),
+        ({"maxFilesPerTrigger": 3}, [[0, 2, 3], [1]]),
+        ({"maxFilesPerTrigger": 3, "latestFirst": "true"}, [[0, 1, 3], [2]]),
+        ({"maxBytesPerTrigger": 1}, [[2], [0], [3], [1]]),
+        ({"maxBytesPerTrigger": 1, "latestFirst": "true"}, [[1], [3], [0], [2]]),
+        ({"maxBytesPerTrigger": 10**9}, [[0, 1, 2, 3]]),
+        ({"latestFirst": "true"}, [[0, 1, 2, 3]]),
+    ],
+)
+def test_the_oldest_files_come_first(arriving, options, expected):
+    """Later rows than those of an earlier batch may be dropped: watermarks."""
+    for number, age in enumerate((30, 10, 40, 20)):
+        arriving.add(number, age)
+    assert arriving.batches(**options) == expected
+
+
 def test_files_too_old_are_left_out_if_asked(arriving):
     for number, age in enumerate((100, 50, 10)):
         arriving.add(number, age)
@@ -170,8 +160,7 @@ def test_files_too_old_are_left_out_if_asked(arriving):
 
 def test_an_offset_forgets_files_too_old(classic, tmp_path):
     """Else it would grow with all files that ever were; and they stay old without the option."""
-    for number in range(20):
-        add(tmp_path / "in", [number])
+    add(tmp_path / "in", [*range(20)], max_records_per_file=1)
     for path in (tmp_path / "in").glob("part-*"):
         os.utime(path, (10**9, 10**9))
     paths = (tmp_path / "out", tmp_path / "checkpoint")
