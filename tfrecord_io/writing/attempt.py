@@ -168,14 +168,16 @@ class _Attempt:
         expected = self._job.schema
         if sorted(batch.schema.names) != sorted(expected.names):
             raise SchemaMismatchError(
-                f"a batch has the columns {batch.schema.names}, the job {expected.names}"
+                f"a batch has the columns {batch.schema.names}, and {expected.names} are declared, "
+                "by the schema or by the first batch: give each batch those, nulls where it has "
+                "no values"
             )
         for name in self._job.partition_by:
             t = normal_type(batch.schema.field(name).type)
             if not pat.is_null(t) and t != expected.field(name).type:
                 raise SchemaMismatchError(
-                    f"partition column {name!r} of a batch is of type {t}, in the job of type "
-                    f"{expected.field(name).type}",
+                    f"partition column {name!r} has the type {t} in this batch, and "
+                    f"{expected.field(name).type} is declared: cast it, or declare {t}",
                     feature=name,
                 )
 
