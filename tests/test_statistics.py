@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import resource
 import threading
 import traceback
 from dataclasses import replace
@@ -587,6 +588,38 @@ class TestProgram:
     def test_page_without_room(self, dataset):
         done = runner().invoke(program, ["stats", str(dataset), "--html", "/dev/full"])
         assert (done.exit_code, done.stderr) == (3, "error: No space left on device: /dev/full\n")
+
+    def test_page_without_room_leaves_the_one_before(self, dataset, tmp_path):
+        page = tmp_path / "page.html"
+        self.run(dataset, "--html", page)
+        before = page.read_bytes()
+        old = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, old[1]))
+        try:
+            done = runner().invoke(program, ["stats", str(dataset), "--html", str(page)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+        assert (done.exit_code, done.stderr) == (3, f"error: File too large: {page}\n")
+        assert page.read_bytes() == before
+        assert list(tmp_path.iterdir()) == [page]
+
+    def test_page_behind_a_link_keeps_its_permissions(self, dataset, tmp_path):
+        page, link = tmp_path / "page.html", tmp_path / "link.html"
+        link.symlink_to(page)
+        self.run(dataset, "--html", link)
+        page.chmod(0o600)
+        page.write_bytes(b"")
+        self.run(dataset, "--html", link)
+        assert Page(page.read_text()).tags["section"] == 8
+        assert (link.is_symlink(), page.stat().st_mode & 0o777) == (True, 0o600)
+        assert sorted(tmp_path.iterdir()) == [link, page]
+
+    def test_page_into_a_pipe(self, dataset):
+        source, sink = os.pipe()
+        self.run(dataset, "--columns", "p", "--html", f"/dev/fd/{sink}")
+        os.close(sink)
+        with os.fdopen(source) as pipe:
+            assert Page(pipe.read()).tags["section"] == 1
 
     def test_page_of_a_path_that_is_no_utf_8(self, tmp_path):
         path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")

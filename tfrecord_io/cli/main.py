@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shutil
 import signal
 import sys
 import time
@@ -23,6 +25,7 @@ from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
 from tfrecord_io.cli.values import counted, json_line, json_lines, printable
 from tfrecord_io.cli.verbs import DATA, Program, is_terminal, write
+from tfrecord_io.commit.file_staging import hidden_name
 from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.errors import DatasetExistsError, OptionError
@@ -247,7 +250,7 @@ def stats(path: tuple[str, ...], html: str | None, is_json: bool, codec: str, **
         page = html_page(found, title=", ".join(path))
         try:
             # The title may be a path that is no UTF-8.
-            Path(html).write_text(page, encoding="utf-8", errors="backslashreplace")
+            _write_page(Path(html), page.encode(errors="backslashreplace"))
         except OSError as error:
             # A disk without room does not say what it had none for.
             error.filename = html
@@ -277,6 +280,25 @@ def _refuse_page(path: tuple[str, ...], html: str, storage_options: Any) -> None
                 "records; choose a place beside it, or below it a name that starts with '_'",
                 path=html,
             )
+
+
+def _write_page(place: Path, page: bytes) -> None:
+    """Write a page; an older one stays until the new one is complete."""
+    if place.exists() and not place.is_file():
+        # A pipe or device takes what it is given.
+        place.write_bytes(page)
+        return
+    place = Path(os.path.realpath(place))
+    folder = place.with_name(hidden_name(place.name))
+    folder.mkdir()
+    try:
+        made = folder / "page"
+        made.write_bytes(page)
+        if place.exists():
+            shutil.copymode(place, made)
+        made.replace(place)
+    finally:
+        shutil.rmtree(folder)
 
 
 @program.command()
