@@ -653,6 +653,24 @@ def test_a_state_of_other_batches(data: str, tmp_path: Path) -> None:
         iter(others).load_state_dict({})
 
 
+@pytest.mark.parametrize("state", [None, "{}", [("epoch", 1)]])
+def test_what_is_no_state(data: str, state: Any) -> None:
+    epoch = iter(tfr.batches(data, batch_size=10))
+    with pytest.raises(tfr.OptionError, match=f"a {type(state).__name__}; .* state_dict"):
+        epoch.load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", ["epoch", "seed", "given"])
+@pytest.mark.parametrize("value", [None, "1", 1.5, -1])
+def test_a_state_without_its_numbers(data: str, name: str, value: Any) -> None:
+    epoch = iter(tfr.batches(data, batch_size=10, columns=["n"]))
+    state = epoch.state_dict()
+    with pytest.raises(tfr.OptionError, match=f"{name} of the state is {value!r}; .* whole number"):
+        epoch.load_state_dict({**state, name: value})
+    assert epoch.state_dict() == state
+    assert sorted(numbers(epoch)) == list(range(ROWS))
+
+
 def test_a_state_of_a_file_that_is_cut_elsewhere(tmp_path: Path) -> None:
     # 40 MB without a manifest: a schema spares the look that finds where records start.
     table = pa.table({"n": range(40), "raw": [bytes(1_000_000)] * 40})

@@ -53,6 +53,12 @@ def positive(name: str, value: object) -> None:
         raise OptionError(f"{name} is {value}; it must be at most {_INT64_MAX}")
 
 
+def not_negative(name: str, value: object) -> None:
+    """Raise `OptionError` unless `value` is a whole number of 0 or more."""
+    if not isinstance(value, Integral) or value < 0:
+        raise OptionError(f"{name} is {value!r}; it must be a whole number of 0 or more")
+
+
 def flag(name: str, value: object) -> None:
     """Raise `OptionError` unless `value` is True or False."""
     if not isinstance(value, bool):

@@ -10,7 +10,6 @@ import importlib
 import pickle
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 
 from tfrecord_io.errors import MissingDependencyError, OptionError, UnsupportedTypeError
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import OnCorrupt, RecordType, choice
+from tfrecord_io.options import OnCorrupt, RecordType, choice, not_negative
 from tfrecord_io.plan import ScanTask
 from tfrecord_io.reading.files import Paths
 from tfrecord_io.tensors.columns import TensorColumn, taken_apart, tensor_columns
@@ -88,8 +87,7 @@ class Batches:
         OptionError
             There is no such epoch.
         """
-        if not isinstance(epoch, Integral) or epoch < 0:
-            raise OptionError(f"epoch is {epoch!r}; it must be a whole number of 0 or more")
+        not_negative("epoch", epoch)
         self._epoch = int(epoch)
 
     def of_worker(self, index: int, count: int) -> Batches:
@@ -188,14 +186,20 @@ class Epoch(Iterator[dict[str, Any]]):
         Raises
         ------
         OptionError
-            The state is of other batches.
+            The state is of other batches, or is none.
         """
+        if not isinstance(state, Mapping):
+            raise OptionError(
+                f"the state is a {type(state).__name__}; it must be what state_dict() returned"
+            )
         for name, value in self._kind.items():
             if name not in state or state[name] != value:
                 raise OptionError(
                     f"the state is of batches with {name} {state.get(name)!r}, and here it is "
                     f"{value!r}: where another epoch was in them is not known"
                 )
+        for name in ("epoch", "seed", "given"):
+            not_negative(f"{name} of the state", state.get(name))
         self.close()
         self._batches.set_epoch(state["epoch"] + 1)
         self._begin(state["epoch"], state["seed"], state["given"])

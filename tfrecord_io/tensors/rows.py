@@ -23,7 +23,15 @@ from tfrecord_io.arrow_take import take_rows
 from tfrecord_io.engines.local import read_plan
 from tfrecord_io.errors import OptionError
 from tfrecord_io.filters import Filters
-from tfrecord_io.options import SPLIT_BYTES, OnCorrupt, RecordType, choice, flag, positive
+from tfrecord_io.options import (
+    SPLIT_BYTES,
+    OnCorrupt,
+    RecordType,
+    choice,
+    flag,
+    not_negative,
+    positive,
+)
 from tfrecord_io.plan import ScanPlan
 from tfrecord_io.reading.files import Paths
 from tfrecord_io.reading.plan import plan_scan
@@ -176,8 +184,8 @@ def plan_rows(
     index, count = (0, 1) if shard is None else _checked_shard("shard", shard)
     if seed is None:
         seed = int.from_bytes(os.urandom(6), "little")
-    elif not isinstance(seed, Integral) or seed < 0:
-        raise OptionError(f"seed is {seed!r}; it must be a whole number of 0 or more")
+    else:
+        not_negative("seed", seed)
     check_schema(schema)
     plan = plan_scan(
         path,
