@@ -158,7 +158,17 @@ def test_pipes_are_no_files(data):
         )
         assert (done.returncode, done.stdout) == (2, b"")
         assert b"no regular file" in done.stderr
-        assert b"first [/dev/stdin]" in done.stderr
+        assert b" first, " in done.stderr
+        assert b"[/dev/stdin]" in done.stderr
+
+
+def test_devices_are_no_targets(data):
+    (file, *_) = sorted(data.rglob("*.tfrecord"))
+    convert = ["convert", data, "/dev/null", "--to-format", "parquet"]
+    for words in (convert, ["repair", data, "/dev/null"], ["index", file, "/dev/null"]):
+        said = run(*words, code=2).stderr
+        assert "no regular file" in said
+        assert said.endswith("choose another target [/dev/null]\n")
 
 
 def test_clean_says_what_it_would_do(data):

@@ -411,8 +411,8 @@ def _removed_tree(path: str) -> bool:
 def _file_info(path: str, status: os.stat_result) -> FileInfo:
     if not stat.S_ISREG(status.st_mode):
         raise OptionError(
-            "a pipe, device or socket is no regular file and cannot be read as one; write its "
-            "bytes to a file first",
+            "a pipe, device or socket is no regular file, and neither read nor written as one; "
+            "write its bytes to a file first, or choose another target",
             path=path,
         )
     version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
