@@ -761,6 +761,18 @@ def test_a_closed_pipe_is_no_error(tmp_path):
     assert process.wait(60) == 0
 
 
+def test_a_closed_pipe_hides_no_damage(data):
+    part = next(data.rglob("*.tfrecord"))
+    part.write_bytes(part.read_bytes()[:-1])
+    source, sink = os.pipe()
+    os.close(source)
+    process = subprocess.run(
+        [*PROGRAM, "verify", data], stdout=sink, stderr=subprocess.PIPE, check=False
+    )
+    os.close(sink)
+    assert (process.returncode, process.stderr) == (1, b"")
+
+
 #: Runs a program that does not ignore a signal, though who runs the tests may, as nohup does.
 HEEDING = """
 import os, signal, sys

@@ -24,7 +24,7 @@ from tfrecord_io.cli import arguments
 from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
 from tfrecord_io.cli.values import counted, json_line, json_lines, printable
-from tfrecord_io.cli.verbs import DATA, Program, is_terminal, write
+from tfrecord_io.cli.verbs import DATA, OutputClosed, Program, is_terminal, write
 from tfrecord_io.commit.file_staging import hidden_name
 from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
@@ -312,7 +312,9 @@ def verify(path: tuple[str, ...], is_json: bool, **how: Any) -> None:
         report = tfrecord_io.verify(list(path), progress=show, **how)
     records, files = counted(report.records, "sound record"), counted(report.files, "file")
     done = f"{records} in {files}, {decimal(report.bytes)}"
-    _show_result(dataclasses.asdict(report), [*map(fault_text, report.faults), done], is_json)
+    # The exit code tells of damage even if nobody reads the rest.
+    with contextlib.suppress(OutputClosed):
+        _show_result(dataclasses.asdict(report), [*map(fault_text, report.faults), done], is_json)
     if not report.is_sound:
         raise SystemExit(DATA)
 

@@ -79,6 +79,7 @@ def write(text: str) -> None:
         sys.stdout.buffer.write(text.encode(errors="backslashreplace"))
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
+        _give_output_up()
         raise OutputClosed from error
     except OSError as error:
         error.filename = "standard output"
@@ -120,7 +121,6 @@ class Verb(click.Command):
             try:
                 return super().invoke(ctx)
             except OutputClosed:
-                _give_output_up()
                 return ctx.exit(0)
             except KeyboardInterrupt:
                 _show("interrupted", "")
