@@ -367,9 +367,14 @@ def _is_free(storage: Storage, place: str) -> bool:
     """Return whether nothing is there; raise unless it is an index, or an empty file."""
     try:
         size = storage.info(place).size
+        is_other = size and not _FIRST_LINE.match(
+            storage.read_range(place, 0, min(size, _HEAD_BYTES))
+        )
     except FileNotFoundError:
         return True
-    if size and not _FIRST_LINE.match(storage.read_range(place, 0, min(size, _HEAD_BYTES))):
+    except IsADirectoryError:
+        is_other = True
+    if is_other:
         raise DatasetExistsError(
             "the target already exists and is no index; choose another target, or remove it",
             path=storage.url(place),
