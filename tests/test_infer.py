@@ -116,11 +116,15 @@ def test_one_run_makes_a_list_or_binary_of_all(order: int) -> None:
 
 
 def test_too_many_names() -> None:
-    runs = [Observation(records=1, features=(feature(name),)) for name in "abc"]
+    runs = [
+        Observation(records=1, features=(feature(name),), path=f"p{index}", first_record=index)
+        for index, name in enumerate("abc")
+    ]
     assert len(merge(runs, limits=Limits(max_features=3)).features) == 3
     text = "have 3 distinct feature names, max_features is 2; raise max_features"
-    with pytest.raises(LimitExceededError, match=text):
+    with pytest.raises(LimitExceededError, match=text) as caught:
         merge(runs, limits=Limits(max_features=2))
+    assert (caught.value.path, caught.value.offset, caught.value.record) == ("p2", 0, 2)
 
 
 def test_sightings_tell_where_their_run_stands() -> None:

@@ -169,13 +169,17 @@ def merge(observations: Iterable[Observation], *, limits: Limits = Limits()) -> 
     Raises
     ------
     LimitExceededError
-        More distinct names than ``limits.max_features``.
+        More distinct names than ``limits.max_features``; with the place of the first one too many.
     """
     merged = functools.reduce(_merge_two, observations, Observation())
     if len(merged.features) > limits.max_features:
+        over = merged.features[limits.max_features].first
         raise LimitExceededError(
             f"the records have {len(merged.features)} distinct feature names, max_features is "
-            f"{limits.max_features}; raise max_features, or give a schema"
+            f"{limits.max_features}; raise max_features, or give a schema",
+            path=over.path,
+            offset=over.offset,
+            record=over.record,
         )
     return merged
 
