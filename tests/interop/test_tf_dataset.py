@@ -516,6 +516,7 @@ def test_spec_of_spark_types(tf: Any) -> None:
         ({"defaults": {"none": 1}}, "defaults names 'none'"),
         ({"defaults": {"list": 1}}, "'list', which holds lists"),
         ({"defaults": {"x": "text"}}, "defaults gives 'x' 'text': "),
+        ({"defaults": {"x": [1, 2]}}, r"defaults gives 'x' \[1, 2\]: .* 2 elements"),
     ],
 )
 def test_bad_arguments_of_specs(tf: Any, options: dict[str, Any], what: str) -> None:

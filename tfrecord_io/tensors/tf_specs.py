@@ -144,7 +144,7 @@ def _feature(tf: Any, field: pa.Field, is_required: bool, default: Any, *, ragge
         raise OptionError(f"defaults names {field.name!r}, which holds lists")
     if default is not None:
         try:
-            tf.constant(default, dtype)
+            tf.constant(default, dtype, [])
         except (TypeError, ValueError) as error:
             raise OptionError(f"defaults gives {field.name!r} {default!r}: {error}") from error
         return tf.io.FixedLenFeature([], dtype, default)
