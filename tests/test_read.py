@@ -285,7 +285,7 @@ class TestFiles:
         assert table.to_pylist() == [{"n": 1, "p": 1, "file": str(path)}]
         assert read_table(tmp_path, columns=["n"], path_column="file").column_names == ["n", "file"]
         for bad in ("n", "p", "x\udcff"):
-            with pytest.raises(OptionError, match="path_column"):
+            with pytest.raises(OptionError, match="name of the column of paths"):
                 read_table(tmp_path, path_column=bad)
 
     def test_memory_storage(self):

@@ -213,6 +213,8 @@ class TestRows:
             f"p={p}" for p in TABLE["p"].to_pylist()
         ]
         assert tfr.read_tfrecord(dataset, include_path_column="from").columns[-1] == "from"
+        with pytest.raises(tfr.OptionError, match="column of paths is 'p'; it must"):
+            tfr.read_tfrecord(dataset, include_path_column="p")
 
     def test_sequence_examples_and_raw_records(self, tmp_path):
         steps = pa.table(

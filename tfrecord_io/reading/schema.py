@@ -250,7 +250,7 @@ def full_schema(
         _check_free("corrupt_column", corrupt_column, fields)
         fields.insert(len(file_schema), pa.field(corrupt_column, pa.binary()))
     if path_column is not None:
-        _check_free("path_column", path_column, fields)
+        _check_free("the name of the column of paths", path_column, fields)
         fields.append(pa.field(path_column, pa.string()))
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
