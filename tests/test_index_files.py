@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import shutil
+import tracemalloc
+from array import array
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +17,9 @@ from click.testing import CliRunner
 import tfrecord_io as tfr
 from tests.support.servers import Server
 from tfrecord_io.cli.main import program
+from tfrecord_io.plan import ScanFile
+from tfrecord_io.records import index_files
+from tfrecord_io.records.index_files import format_index, parse_index
 
 RECORDS = [b"", b"one", b"x" * 1000, b"four"]
 # Offset and size of each frame: 16 bytes and the payload.
@@ -34,6 +39,24 @@ def test_the_text(file: Path, tmp_path: Path) -> None:
     result = tfr.write_index(file, tmp_path / "data.idx")
     assert result == tfr.IndexResult(files=1, records=4)
     assert (tmp_path / "data.idx").read_bytes() == TEXT
+
+
+def test_an_index_of_many_records_takes_little_more_memory_than_its_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(index_files, "_RUN_LINES", 1000)
+    starts = array("Q", range(0, 30_001 * 20, 20))
+    text = b"".join(b"%d 20\n" % start for start in starts[:-1])
+    file = ScanFile(location=0, path="f", url="f", size=starts[-1], version="")
+    # What is imported for it does not count.
+    format_index(starts[:2])
+    tracemalloc.start()
+    try:
+        assert format_index(starts) == text
+        assert parse_index(text, file, "i") == starts
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(text)
+    finally:
+        tracemalloc.stop()
 
 
 def test_it_is_what_the_tfrecord_package_writes(file: Path, tmp_path: Path) -> None:

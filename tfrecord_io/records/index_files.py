@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import io
 import itertools
 import os
 import posixpath
@@ -58,6 +59,9 @@ SUFFIX = ".idx"
 #: How an index begins, and within how many bytes that shows.
 _FIRST_LINE = re.compile(rb"0 [0-9]+\r?\n")
 _HEAD_BYTES = 64
+
+#: So many lines are made at a time, which takes many times the memory of their text.
+_RUN_LINES = 65_536
 
 #: An index of so many bytes is refused: it would describe more than a billion records.
 _MOST_BYTES = 2**34
@@ -127,8 +131,11 @@ def format_index(starts: array[int]) -> bytes:
     >>> format_index(array("Q", [0, 116, 214]))
     b'0 116\n116 98\n'
     """
-    if len(starts) == 1:
-        return b""
+    runs = range(0, len(starts) - 1, _RUN_LINES)
+    return b"".join(_lines(starts[first : first + _RUN_LINES + 1]) for first in runs)
+
+
+def _lines(starts: array[int]) -> bytes:
     places = pa.array(starts, pa.uint64())
     offsets = places.slice(0, len(starts) - 1)
     sizes = pc.subtract(places.slice(1), offsets)
@@ -155,13 +162,13 @@ def parse_index(text: bytes, file: ScanFile, url: str) -> array[int]:
         It is no index, or that of another file.
     """
     starts = array("Q", [0])
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(io.BytesIO(text), 1):
         try:
             offset, size = map(int, line.split())
         except ValueError:
             raise CorruptDataError(
-                f"line {number} of the index is {line[:60]!r}; it must be a record's offset and "
-                "the size of its frame: write the index again",
+                f"line {number} of the index is {line.rstrip()[:60]!r}; it must be a record's "
+                "offset and the size of its frame: write the index again",
                 path=url,
             ) from None
         if offset != starts[-1] or not OVERHEAD_BYTES <= size <= file.size:
