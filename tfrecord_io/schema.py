@@ -475,6 +475,11 @@ def schema_to_json(schema: pa.Schema) -> list[dict[str, str]]:
     return [{"name": f.name, "type": _type_to_text(f.type)} for f in normal_schema(schema)]
 
 
+def type_text(t: pa.DataType) -> str:
+    """Return the text of a type, of its normal form, in `schema_to_json`."""
+    return _type_to_text(normal_type(t))
+
+
 def _type_to_text(t: pa.DataType) -> str:
     if pat.is_fixed_size_list(t):
         return f"fixed_size_list<{_type_to_text(t.value_type)}, {t.list_size}>"

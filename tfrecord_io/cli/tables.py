@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tfrecord_io.cli.values import counted, plain_values, printable, short_text
-from tfrecord_io.schema import schema_to_json
+from tfrecord_io.schema import type_text
 from tfrecord_io.statistics import FeatureStatistics, NumberStatistics, Statistics
 from tfrecord_io.statistics.result import text_of
 from tfrecord_io.verification import Fault
@@ -22,11 +22,6 @@ _MAX_WIDTH = 44
 _GAP = "  "
 _NAMED_COLUMNS = 12
 _FREQUENT = 3
-
-
-def type_text(t: pa.DataType) -> str:
-    """Return a type's name as the manifest has it."""
-    return schema_to_json(pa.schema([pa.field("", t)]))[0]["type"]
 
 
 class RowTable:

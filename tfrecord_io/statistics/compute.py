@@ -32,8 +32,8 @@ from tfrecord_io.schema import (
     is_bytes,
     is_text,
     leaf_type,
-    schema_to_json,
     storage_type,
+    type_text,
     type_without_views,
     wire_schema,
     with_leaf,
@@ -374,7 +374,7 @@ def _feature(
         distinct = min(round(distinct), values["count"] + (values["nans"] > 0))
     return FeatureStatistics(
         name=field.name,
-        type=schema_to_json(pa.schema([field]))[0]["type"],
+        type=type_text(field.type),
         kind=kind,
         is_partition=field.name in plan.partition_schema.names,
         rows=rows,

@@ -26,15 +26,8 @@ from tfrecord_io.commit.plan import (
 )
 from tfrecord_io.commit.staging import STAGING_NAME, Staging, is_link
 from tfrecord_io.compression import check_level, normalize_compression
-from tfrecord_io.errors import (
-    DatasetExistsError,
-    LayoutError,
-    OptionError,
-)
-from tfrecord_io.layout import (
-    EmptyPartition,
-    format_segments,
-)
+from tfrecord_io.errors import DatasetExistsError, LayoutError, OptionError
+from tfrecord_io.layout import EmptyPartition, format_segments
 from tfrecord_io.manifest import Manifest, read_manifest
 from tfrecord_io.options import (
     CodecName,
