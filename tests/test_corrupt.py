@@ -147,6 +147,11 @@ class TestRaise:
         [
             ({"n": pa.string()}, "n", "Int64List"),
             ({"n": pa.int64(), "s": pa.float32()}, "s", "BytesList"),
+            # Nobody named the types that the codec has for these.
+            ({"s": pa.bool_()}, "s", "BytesList.* that of .*Int64List: give it a type"),
+            ({"s": pa.decimal128(9, 2)}, "s", "that of .*FloatList or Int64List: give it a type"),
+            ({"n": pa.binary(2)}, "n", "Int64List.* that of .*BytesList: give it a type"),
+            ({"n": pa.null()}, "n", "Int64List.* that of no kind: give it a type"),
         ],
     )
     def test_wrong_schema(self, read, tmp_path, schema, feature, match):

@@ -390,9 +390,11 @@ class _Column:
             return None
         values = list(getattr(feature, kind).value)
         if values and kind not in self._fitting_kinds():
+            # Of the column's own type, such as a date, a codec does not know.
+            fitting = " or ".join(_LIST_NAMES[one] for one in self._fitting_kinds()) or "no kind"
             raise _MisfitError(
-                f"is a {_LIST_NAMES[kind]} here, and the schema asks for {self.leaf}: give it a "
-                "type that fits, or leave it out"
+                f"is a {_LIST_NAMES[kind]} here, and the schema's type is that of {fitting}: give "
+                "it a type that fits, or leave it out"
             )
         if pat.is_float64(self.leaf):
             for value in values:

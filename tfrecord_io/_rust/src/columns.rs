@@ -268,9 +268,8 @@ impl Column {
         }
         if matches!(self.nesting, Nesting::Bare) && values.len() != 1 {
             return Err(format!(
-                "the record has {} values, the schema asks for one ({}); ask for a list of it",
-                values.len(),
-                self.leaf.type_name()
+                "the record has {} values, the schema asks for one; ask for a list of its type",
+                values.len()
             ));
         }
         self.leaf.push_values(values, input)?;

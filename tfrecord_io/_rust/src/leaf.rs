@@ -418,25 +418,24 @@ impl Leaf {
             }
             (leaf, values) => {
                 return Err(format!(
-                    "the record has a {}, the schema asks for {}",
+                    "the record has a {}, the schema's type is that of {}: give it a type that \
+                     fits, or leave it out",
                     values.kind_name(),
-                    leaf.type_name()
+                    leaf.kind_name()
                 ));
             }
         }
         Ok(())
     }
 
-    pub fn type_name(&self) -> &'static str {
+    /// The kinds that fit: of the column's own type, such as a date, a leaf does not know.
+    fn kind_name(&self) -> &'static str {
         match self {
-            Self::Int64(_) => "int64 (Int64List)",
-            Self::Float32(_) => "float32 (FloatList)",
-            Self::Float64(_) => "float64 (FloatList or Int64List)",
-            Self::Bytes(Bytes { is_utf8: false, .. }) => "binary (BytesList)",
-            Self::Bytes(_) => "string (BytesList)",
-            Self::Views(Views { is_utf8: false, .. }) => "binary_view (BytesList)",
-            Self::Views(_) => "string_view (BytesList)",
-            Self::Null(_) => "null (no kind)",
+            Self::Int64(_) => "an Int64List",
+            Self::Float32(_) => "a FloatList",
+            Self::Float64(_) => "a FloatList or Int64List",
+            Self::Bytes(_) | Self::Views(_) => "a BytesList",
+            Self::Null(_) => "no kind",
         }
     }
 
