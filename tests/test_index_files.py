@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 import shutil
 import tracemalloc
 from array import array
@@ -236,6 +237,20 @@ def test_an_index_is_replaced(file: Path, tmp_path: Path, old: bytes) -> None:
     (tmp_path / "a.idx").write_bytes(old)
     tfr.write_index(file, tmp_path / "a.idx")
     assert (tmp_path / "a.idx").read_bytes() == TEXT
+
+
+def test_an_index_without_room_leaves_the_one_before(file: Path, tmp_path: Path) -> None:
+    before = {**files_of(tmp_path), "a.idx": b"0 99\n"}
+    (tmp_path / "a.idx").write_bytes(before["a.idx"])
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(TEXT) // 2, old[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            tfr.write_index(file, tmp_path / "a.idx")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert caught.value.filename == str(tmp_path / "a.idx")
+    assert files_of(tmp_path) == before
 
 
 def test_one_target_that_is_refused_keeps_all_from_being_written(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
-import shutil
 import signal
 import sys
 import time
@@ -25,7 +23,7 @@ from tfrecord_io.cli.progress import bytes_bar
 from tfrecord_io.cli.tables import RowTable, fault_text, schema_table, statistics_table
 from tfrecord_io.cli.values import counted, json_line, json_lines, printable
 from tfrecord_io.cli.verbs import DATA, OutputClosed, Program, is_terminal, write
-from tfrecord_io.commit.file_staging import hidden_name
+from tfrecord_io.commit.file_staging import replace_file
 from tfrecord_io.commit.job import clean as clean_target
 from tfrecord_io.engines import local
 from tfrecord_io.errors import DatasetExistsError, OptionError
@@ -36,7 +34,7 @@ from tfrecord_io.records.index_files import write_index
 from tfrecord_io.schema import schema_to_json
 from tfrecord_io.statistics import html_page
 from tfrecord_io.statistics.page import PAGE_START
-from tfrecord_io.storage import open_storage
+from tfrecord_io.storage import LocalStorage, open_storage
 
 #: Rows of a table that are laid out at a time on a terminal.
 _TABLE_ROWS = 200
@@ -288,17 +286,7 @@ def _write_page(place: Path, page: bytes) -> None:
         # A pipe or device takes what it is given.
         place.write_bytes(page)
         return
-    place = Path(os.path.realpath(place))
-    folder = place.with_name(hidden_name(place.name))
-    folder.mkdir()
-    try:
-        made = folder / "page"
-        made.write_bytes(page)
-        if place.exists():
-            shutil.copymode(place, made)
-        made.replace(place)
-    finally:
-        shutil.rmtree(folder)
+    replace_file(LocalStorage(), str(place.absolute()), page)
 
 
 @program.command()

@@ -10,10 +10,12 @@ upload without a byte.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,9 @@ _NAME_BYTES = 120
 
 _HIDDEN = re.compile(rf"\.(?P<target>.*)\.{OWNER_TEXT}-[0-9a-f]{{8}}", re.DOTALL)
 
+#: Not those that would let a program run as another owner than before.
+_PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
+
 #: Notes of uploads, see `tfrecord_io.storage.protocol.Storage.create_sink`.
 _NOTE = "upload-"
 _MAX_NOTE_BYTES = 64 * 1024
@@ -35,6 +40,38 @@ def behind_link(storage: Storage, path: str) -> str:
     """Return where the file is that a link to one leads to, or the path if it is no link."""
     local = storage.local_path(path)
     return os.path.realpath(local) if local and Path(local).is_symlink() else path
+
+
+def keep_permissions(place: str, made: str) -> None:
+    """Have a local file be read and written by whom a file may be in whose place it will be."""
+    with contextlib.suppress(FileNotFoundError):
+        kept, given = (Path(one).stat().st_mode & _PERMISSIONS for one in (place, made))
+        if kept != given:
+            Path(made).chmod(kept)
+
+
+def replace_file(storage: Storage, path: str, data: bytes) -> None:
+    """Write a small file; one that is there stays as it is until the new one is complete."""
+    if storage.stages_by != "rename":
+        storage.write_bytes(path, data)
+        return
+    path = behind_link(storage, path)
+    parent, _, name = path.rpartition("/")
+    folder = f"{parent}/{hidden_name(name)}"
+    made = f"{folder}/file"
+    try:
+        storage.make_folder(folder)
+        try:
+            storage.write_bytes(made, data)
+            if storage.local_path(made) is not None:
+                keep_permissions(path, made)
+            storage.rename(made, path)
+        finally:
+            storage.remove_tree(folder)
+    except OSError as error:
+        # Nobody but us knows the hidden names.
+        error.filename = storage.url(path)
+        raise
 
 
 def hidden_name(target: str) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from tfrecord_io.commit.file_staging import (
     behind_link,
     hidden_folders,
     hidden_name,
+    keep_permissions,
     note_path,
     remove_hidden,
 )
@@ -35,9 +35,6 @@ from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.storage import Storage, open_storage
 from tfrecord_io.storage.local import link
 from tfrecord_io.writing.part_writer import WrittenFile, file_format
-
-#: Not those that would let a program run as another owner than before.
-_PERMISSIONS = stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +113,8 @@ class FileTarget:
         local = self.storage.local_path(staged)
         try:
             if self.mode == "overwrite":
-                self._keep_permissions(local)
+                if local is not None:
+                    keep_permissions(self.path, local)
             elif local is not None:
                 link(local, self.path)
                 return True
@@ -128,14 +126,6 @@ class FileTarget:
             raise self._exists() from None
         self.storage.publish(staged, self.path)
         return True
-
-    def _keep_permissions(self, local: str | None) -> None:
-        if local is None:
-            return
-        with contextlib.suppress(FileNotFoundError):
-            kept, made = (Path(one).stat().st_mode & _PERMISSIONS for one in (self.path, local))
-            if kept != made:
-                Path(local).chmod(kept)
 
     def clean(self, job: WriteJob) -> None:
         """Remove a job and the hidden folder; what stays, the next write removes."""

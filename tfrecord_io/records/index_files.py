@@ -32,6 +32,7 @@ import pyarrow.compute as pc
 
 from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.base import OVERHEAD_BYTES, Codec
+from tfrecord_io.commit.file_staging import replace_file
 from tfrecord_io.errors import (
     CorruptDataError,
     DatasetExistsError,
@@ -315,7 +316,7 @@ def write_index(
                     "a plain file: write the data without compression"
                 )
             starts = _starts(opened, file, plan.options, codec)
-        into.write_bytes(place, format_index(starts))
+        replace_file(into, place, format_index(starts))
         return len(starts) - 1
 
     count = max(
