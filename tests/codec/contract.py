@@ -171,12 +171,12 @@ class CodecContract:
     @pytest.mark.parametrize(
         ("head", "name"),
         [
-            (b"PAR1\x15\x04\x15\x10\x15\x14\x4c\x15", "Parquet"),
+            (b"PAR1\x15\x04\x15\x10\x15\x14\x4c\x15", "Parquet, not like TFRecord: convert"),
             (b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03abc", "gzip"),
             (b"\x78\x9c\xabV*I-.Q\xb2RPJ", "zlib"),
-            (b"ORC\x11\x00\x00\x0a\x01\x02\x03\x04\x05", "ORC"),
-            (b"ARROW1\x00\x00\xff\xff\xff\xff", "Arrow"),
-            (b"Obj\x01\x04\x16avro.schema", "Avro"),
+            (b"ORC\x11\x00\x00\x0a\x01\x02\x03\x04\x05", "ORC, not like TFRecord: convert"),
+            (b"ARROW1\x00\x00\xff\xff\xff\xff", "Arrow IPC, not like TFRecord: convert"),
+            (b"Obj\x01\x04\x16avro.schema", "Avro, not like TFRecord: convert"),
             (lzma.compress(b"a"), "looks like xz"),
             (b"\x04\x22\x4d\x18\x60\x40\x82\x01\x00\x00\x80\x61", "LZ4 frame"),
             (b"\xff\x06\x00\x00sNaPpY\x00\x01", "framed snappy"),

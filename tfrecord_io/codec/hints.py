@@ -29,6 +29,8 @@ _MAGIC = (
     (b"\x93NUMPY", "NumPy"),
     (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f", "ArrayRecord (Riegeli)"),
 )
+#: Of these, what is told by its first bytes for sure, and read by conversions.
+_CONVERTED = {"Parquet", "ORC", "Arrow IPC", "Avro"}
 _TEXTS = {b"{": "JSON", b"[": "JSON", b"<": "HTML or XML"}
 _LFS_POINTER = b"version https://git-lfs"
 
@@ -68,9 +70,10 @@ def foreign_format_hint(head: bytes) -> str:
 
 
 def _other(name: str) -> str:
+    how = "convert reads it; " if name in _CONVERTED else ""
     return (
-        f"; the file looks like {name}, not like TFRecord: if TFRecord files stand beside it, name "
-        "them, such as folder/*.tfrecord*"
+        f"; the file looks like {name}, not like TFRecord: {how}if TFRecord files stand beside it, "
+        "name them, such as folder/*.tfrecord*"
     )
 
 
