@@ -185,10 +185,11 @@ def _infer_one(text: str | None) -> pa.DataType:
     if text is None:
         return pa.null()
     if _INT.fullmatch(text):
-        number = int(text) if len(text) <= 2 * _MAX_PRECISION else None
-        if number is not None and -(2**31) <= number < 2**31:
+        # Unlike int, which has a limit, Decimal takes any number of digits, and soon.
+        number = Decimal(text)
+        if -(2**31) <= number < 2**31:
             return pa.int32()
-        if number is not None and -(2**63) <= number < 2**63:
+        if -(2**63) <= number < 2**63:
             return pa.int64()
     return _infer_decimal(text) or _infer_fraction(text) or _infer_time(text) or pa.string()
 
@@ -203,7 +204,7 @@ def _infer_decimal(text: str) -> pa.DataType | None:
         return None
     if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_PRECISION:
         return None
-    precision = len("".join(map(str, digits)).lstrip("0") or "0") + exponent
+    precision = len(digits) + exponent
     return pa.decimal128(precision, 0) if precision <= _MAX_PRECISION else None
 
 
