@@ -355,6 +355,7 @@ def _parsed(segment: str) -> tuple[str, str | None]:
         ("America/New_York", "2026-11-01 01:30:00", "2026-11-01 05:30:00"),
         ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30 22:00:00"),
         ("+05:30", "2026-01-02 00:00:00", "2026-01-01 18:30:00"),
+        ("+05:30", "2026-01-02 00:00:00Z", "2026-01-02 00:00:00"),
     ],
 )
 def test_times_that_clocks_left_out_and_went_through_twice(
@@ -362,7 +363,31 @@ def test_times_that_clocks_left_out_and_went_through_twice(
 ) -> None:
     """As java.time tells them, and so Spark."""
     found = cast_partition_values("p", [text], pa.timestamp("us", "UTC"), zone)
+    assert found.type == pa.timestamp("us", "UTC")
     assert str(found[0].cast(pa.timestamp("us"))) == expected
+
+
+def test_times_without_a_zone_are_of_none() -> None:
+    found = cast_partition_values(
+        "p", ["2026-03-08 02:30:00"], pa.timestamp("us"), "America/New_York"
+    )
+    assert found.to_pylist() == [datetime(2026, 3, 8, 2, 30)]
+
+
+def test_instants_in_folders_of_pyarrow(tmp_path: Path) -> None:
+    instants = pa.array([0, None, 1_700_000_000_123_456], pa.timestamp("us", "UTC"))
+    pads.write_dataset(
+        pa.table({"p": instants, "v": instants}),
+        tmp_path,
+        format="parquet",
+        partitioning=["p"],
+        partitioning_flavor="hive",
+    )
+    for path in tmp_path.rglob("*.parquet"):
+        text = _parsed(path.parent.name)[1]
+        for zone in ["UTC", "America/New_York"]:
+            found = cast_partition_values("p", [text], instants.type, zone)
+            assert found.equals(pq.ParquetFile(path).read().column("v").combine_chunks())
 
 
 @pytest.mark.parametrize(

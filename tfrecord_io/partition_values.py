@@ -263,8 +263,9 @@ def cast_partition_values(
     t : pyarrow.DataType
         From a user's schema, a manifest or `infer_partition_types`.
     time_zone : str
-        The zone in which texts tell the values of a timestamp with a zone. A time that its clocks
-        went through twice is the earlier one; one that they left out is as much later as they did.
+        The zone in which texts tell the values of a timestamp with a zone, those that end in Z
+        aside. A time that its clocks went through twice is the earlier one; one that they left out
+        is as much later as they did.
 
     Raises
     ------
@@ -350,7 +351,10 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
     if pat.is_timestamp(t):
         naive = pa.array([None if x is None else x.removesuffix("Z") for x in texts], pa.string())
         stamps = _stamps(naive, t.unit)
-        return stamps if t.tz is None else _instants(stamps, t, time_zone)
+        if t.tz is None:
+            return stamps
+        is_utc = pa.array([x is not None and x.endswith("Z") for x in texts], pa.bool_())
+        return pc.if_else(is_utc, _instants(stamps, t, "UTC"), _instants(stamps, t, time_zone))
     raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
 
 
