@@ -400,6 +400,8 @@ def test_instants_in_folders_of_pyarrow(tmp_path: Path) -> None:
         (pa.int64(), "9" * 10_000),
         (pa.bool_(), "yes"),
         (pa.float64(), "x"),
+        (pa.float64(), "1_0"),
+        (pa.decimal128(3, 0), "1_0"),
         (pa.float32(), "1e300"),
         (pa.decimal128(3, 0), "1000"),
         (pa.decimal128(3, 0), "1.5"),

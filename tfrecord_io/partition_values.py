@@ -292,9 +292,14 @@ def cast_partition_values(
         ) from error
 
 
+#: Between digits they mean something to Python alone.
+_NO_UNDERSCORES = re.compile("[^_]*")
+
 #: What all texts of a kind of type look like.
 _PATTERNS = {
     pat.is_integer: _INT,
+    pat.is_floating: _NO_UNDERSCORES,
+    pat.is_decimal: _NO_UNDERSCORES,
     pat.is_boolean: re.compile("true|false", re.IGNORECASE),
     pat.is_date: _DATE,
     pat.is_null: re.compile("(?!)"),
