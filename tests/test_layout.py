@@ -183,6 +183,26 @@ def test_text_of_each_type(type_: pa.DataType, value: object, text: str) -> None
     assert layout.format_segments("p", pa.array([value], type_)) == [f"p={text}"]
 
 
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.bool_(), True),
+        (pa.int8(), 1),
+        (pa.float64(), 1.5),
+        (pa.decimal128(3, 1), Decimal("1.5")),
+        (pa.date32(), date(2026, 1, 2)),
+        (pa.date64(), date(2026, 1, 2)),
+        (pa.timestamp("ns"), datetime(2026, 1, 2, 3, 4, 5, 600000)),
+        (pa.binary(), b"x"),
+    ],
+)
+def test_nulls_beside_values(type_: pa.DataType, value: object) -> None:
+    values = pa.array([None, value, None], type_)
+    texts = layout.value_texts("p", values)
+    assert [text is None for text in texts] == [True, False, True]
+    assert cast_partition_values("p", texts, type_).equals(values)
+
+
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_double_text_reads_back_to_the_same_bits(value: float) -> None:
     (text,) = layout.value_texts("p", pa.array([value]))
@@ -256,6 +276,7 @@ def test_empty_strings_become_null_on_demand() -> None:
     [
         (["01", "1"], pa.int32()),
         (["+1", "-2147483648"], pa.int32()),
+        (["2147483647"], pa.int32()),
         (["1", "2147483648"], pa.int64()),
         (["-2147483649"], pa.int64()),
         (["-9223372036854775808"], pa.int64()),
@@ -287,6 +308,7 @@ def test_empty_strings_become_null_on_demand() -> None:
         (["2026-01-02"], pa.date32()),
         (["2026-02-30"], pa.string()),
         (["2026-1-2"], pa.string()),
+        (["2026-W01-1"], pa.string()),
         (["2026-01-02 03:04:05.1"], pa.timestamp("us")),
         (["2026-01-02 03:04:05.12"], pa.string()),
         (["2026-01-02 03:04:05", "2026-01-02"], pa.timestamp("us")),
@@ -308,6 +330,18 @@ def test_inference_follows_spark(texts: list[str | None], expected: pa.DataType)
     assert infer_partition_types({"p": texts[::-1]}) == {"p": expected}
 
 
+@pytest.mark.parametrize("time", ["", " 03:04:05"])
+def test_times_beside_other_text_are_text_in_any_order(time: str) -> None:
+    # Values come in an order that changes from process to process.
+    columns = {str(day): [f"2026-01-{day}{time}", "x"] for day in range(10, 20)}
+    assert {*infer_partition_types(columns).values()} == {pa.string()}
+
+
+def test_dates_beside_times_are_times_in_any_order() -> None:
+    columns = {str(day): ["2026-01-02 03:04:05", f"2026-01-{day}"] for day in range(10, 20)}
+    assert {*infer_partition_types(columns).values()} == {pa.timestamp("us")}
+
+
 @pytest.mark.parametrize(
     ("type_", "texts", "expected"),
     [
@@ -315,15 +349,17 @@ def test_inference_follows_spark(texts: list[str | None], expected: pa.DataType)
         (pa.float32(), ["1", "NaN", "1.0E10"], [1.0, math.nan, 1e10]),
         (pa.float64(), ["0x1p3", "0X.8P-1", "-0x1.8p1f", "0xAbp1"], [8.0, 0.25, -3.0, 342.0]),
         (pa.float64(), ["0x1p1024", "-0x1p99999", "1e999"], [math.inf, -math.inf, math.inf]),
-        (pa.bool_(), ["true", "FALSE"], [True, False]),
+        (pa.float64(), ["2.5D ", " 1f", "nan", "-inf"], [2.5, 1.0, math.nan, -math.inf]),
+        (pa.bool_(), ["true", "FALSE", "TRUE"], [True, False, True]),
         (pa.string(), ["", "x"], ["", "x"]),
         (pa.binary(), ["é"], ["é".encode()]),
         (pa.large_string(), ["x"], ["x"]),
         (pa.decimal128(5, 2), ["1.5"], [Decimal("1.50")]),
         (pa.date32(), ["2026-01-02"], [date(2026, 1, 2)]),
         (pa.timestamp("us"), ["2026-01-02 03:04:05.12"], [datetime(2026, 1, 2, 3, 4, 5, 120000)]),
+        (pa.timestamp("us"), ["1677-09-21 00:12:43.5"], [datetime(1677, 9, 21, 0, 12, 43, 500000)]),
         (pa.timestamp("us", "UTC"), ["2026-01-02"], [datetime(2026, 1, 2, tzinfo=timezone.utc)]),
-        (pa.dictionary(pa.int32(), pa.string()), ["a", "a", None], ["a", "a", None]),
+        (pa.dictionary(pa.int8(), pa.string()), ["a", "a", None], ["a", "a", None]),
         (pa.null(), [None, None], [None, None]),
     ],
 )
@@ -397,6 +433,9 @@ def test_instants_in_folders_of_pyarrow(tmp_path: Path) -> None:
         (pa.uint8(), "-1"),
         (pa.int32(), "1.0"),
         (pa.int32(), ""),
+        (pa.int32(), "1_0"),
+        (pa.int32(), "\u0661"),
+        (pa.dictionary(pa.int32(), pa.int32()), "1_0"),
         (pa.int64(), "9" * 10_000),
         (pa.bool_(), "yes"),
         (pa.float64(), "x"),
@@ -409,6 +448,7 @@ def test_instants_in_folders_of_pyarrow(tmp_path: Path) -> None:
         (pa.decimal128(5, 2), "1e-1997"),
         (pa.decimal128(3, 0), "x"),
         (pa.date32(), "2026-02-30"),
+        (pa.date32(), "20260102"),
         (pa.timestamp("s"), "soon"),
         (pa.null(), "x"),
         (pa.list_(pa.int32()), "1"),
