@@ -393,6 +393,16 @@ def test_other_dresses_of_the_declared_type() -> None:
     assert wire.to_pydict() == {"s": [b"a", None], "l": [[b"b"], None], "n": [None, None]}
 
 
+def test_each_batch_may_be_dressed_otherwise() -> None:
+    to_wire = ToWire(pa.schema([("x", pa.string())]), float64="warn")
+    expected = pa.array([b"a", None])
+    for t in (pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.string()):
+        wire, _ = to_wire(batch_of(["a", None], t))
+        assert wire.column(0).equals(expected)
+    with pytest.raises(EncodeError, match="int64"):
+        to_wire(batch_of([1], pa.int64()))
+
+
 def test_a_null_column_where_no_null_is_declared() -> None:
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
     with pytest.raises(EncodeError) as caught:
@@ -495,6 +505,15 @@ def test_types_without_a_hash() -> None:
         hash(Meters())
     assert read([1, None], Meters()).to_pylist() == [1, None]
     assert read([[1, 2], None], pa.list_(Meters())).to_pylist() == [[1, 2], None]
+
+
+def test_metadata_are_those_of_the_schema_that_was_given() -> None:
+    wire = pa.RecordBatch.from_arrays([pa.array([[1]])], names=["x"])
+    for note in (b"a", b"b"):
+        item = pa.field("item", pa.int8(), metadata={b"note": note})
+        asked = pa.schema([pa.field("x", pa.list_(item), metadata={b"note": note})])
+        (found,) = from_wire(wire, asked, place=lambda row: (0, row)).schema
+        assert found.metadata == found.type.value_field.metadata == {b"note": note}
 
 
 def test_time_zones() -> None:
