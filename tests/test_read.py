@@ -761,6 +761,22 @@ class TestUnits:
             expected = pa.array(values, asked)
         assert found.equals(pa.table({"x": expected}))
 
+    def test_tensors_of_another_unit(self, tmp_path, codec):
+        values = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.duration("s"), 2))
+        write_table(pa.table({"x": values}), tmp_path / "ds")
+        asked = pa.fixed_shape_tensor(pa.duration("ms"), [2])
+        found = read_table(tmp_path / "ds", schema=pa.schema([("x", asked)]), codec=codec)["x"]
+        assert found.type == asked
+        expected = values.cast(asked.storage_type)
+        assert found.combine_chunks().storage.equals(expected)
+
+    def test_dictionaries_of_another_unit_are_refused(self, tmp_path):
+        values = pa.array([[1, 2]], pa.list_(pa.duration("s")))
+        write_table(pa.table({"x": values}), tmp_path / "ds")
+        asked = pa.dictionary(pa.int32(), pa.list_(pa.duration("ms")))
+        with pytest.raises(SchemaMismatchError, match=r"ask for list<item: duration\[s\]>"):
+            read_table(tmp_path / "ds", schema=pa.schema([("x", asked)]))
+
     def test_filters_and_other_columns(self, tmp_path):
         table = pa.table(
             {"x": pa.array([MOMENT, MOMENT + WAIT], pa.timestamp("s")), "n": [1, 2], "p": [1, 1]}

@@ -128,7 +128,7 @@ def written_types(found: list[FolderFiles], schema: pa.Schema) -> dict[str, pa.D
                 feature=field.name,
             )
         if types and types != {asked}:
-            written[field.name] = with_leaf(field.type, types.pop())
+            written[field.name] = with_leaf(normal_type(field.type), types.pop())
     return written
 
 
