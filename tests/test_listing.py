@@ -340,3 +340,13 @@ def test_archives_with_files_of_one_name_are_read_apart(tmp_path: Path) -> None:
     for paths, count in ((urls, 2), ([urls[0], urls[0]], 1)):
         found = list_files(paths, {}, Selection(joins_paths=True)).found
         assert sum(len(one.files) for one in found) == count
+
+
+def test_files_at_the_root_of_a_store_are_in_no_folder_below(
+    data_set: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "store", {})
+    written = (data_set / FILES[0]).read_bytes()
+    fsspec.filesystem("memory").pipe({"/a.tfrecord": written, "/deep/b.tfrecord": written})
+    found = list_files(["memory:///"], {}, Selection(is_flat=True)).found
+    assert [file.url for one in found for file in one.files] == ["memory:///a.tfrecord"]

@@ -214,7 +214,7 @@ def _found(
             url = listed.storage.url(folder)
             below = folder[len(listed.below) :].strip("/")
             partition = dict(parse_partition_path(below)) if has_partitions else {}
-            is_below = listed.is_folder and folder != listed.root
+            is_below = listed.is_folder and folder != listed.root.rstrip("/")
             manifests = list(listed.manifests_of(folder))
             for _, manifest in manifests:
                 if id(manifest) not in by_path:
