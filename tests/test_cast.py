@@ -122,6 +122,7 @@ def data_address(values: pa.Array) -> int:
         ([b"abcd", None], pa.binary(4), [b"abcd", None]),
         ([None, None], pa.null(), [None, None]),
         (["b", "a", None, "b"], pa.dictionary(pa.int8(), pa.string()), [b"b", b"a", None, b"b"]),
+        ([b"\xff", None], pa.dictionary(pa.int8(), pa.binary()), [b"\xff", None]),
         ([3, None, 3], pa.dictionary(pa.int32(), pa.int16()), [3, None, 3]),
         ([[1, 2], None, []], pa.list_(pa.int8()), [[1, 2], None, []]),
         ([[1, 2], None, []], pa.large_list(pa.uint8()), [[1, 2], None, []]),
@@ -133,6 +134,7 @@ def data_address(values: pa.Array) -> int:
         ([[[1], None, []], None, []], pa.list_(pa.list_(pa.int8())), [[[1], None, []], None, []]),
         ([[1.0, 2.0, 3.0, 4.0], None], TENSOR, [[1.0, 2.0, 3.0, 4.0], None]),
         ([[[1.0, 2.0, 3.0, 4.0]], None, []], pa.list_(TENSOR), [[[1, 2, 3, 4]], None, []]),
+        ([[[1.0, 2.0, 3.0, 4.0], None]], pa.list_(TENSOR), [[[1, 2, 3, 4], None]]),
     ],
 )
 def test_to_wire(values: Any, t: pa.DataType, wire: Any) -> None:
@@ -161,6 +163,12 @@ def test_dictionaries_with_null_values() -> None:
     assert written(values, values.type).to_pylist() == [b"a", None, None]
 
 
+def test_dictionaries_of_lists_of_lists() -> None:
+    lists = pa.array([[[1], None], [[2]]], pa.list_(pa.list_(pa.int8())))
+    values = pa.DictionaryArray.from_arrays(pa.array([1, 0, None]), lists)
+    assert written(values, values.type).to_pylist() == [[[2]], [[1], None], None]
+
+
 @pytest.mark.parametrize(
     ("values", "t", "row"),
     [
@@ -174,6 +182,8 @@ def test_dictionaries_with_null_values() -> None:
         ([["a"], [None]], pa.large_list(pa.string()), 101),
         ([[1], [2, None]], pa.list_view(pa.int64()), 101),
         ([[None]], pa.list_(pa.null()), 100),
+        ([[1.0] * 4, [1.0, None, 1.0, 1.0]], TENSOR, 101),
+        ([[[1.0] * 4], [[1.0] * 4, [None] * 4]], pa.list_(TENSOR), 101),
         ([[[1]], [[2], [None]]], pa.list_(pa.list_(pa.int64())), 101),
         ([["a"], [None]], pa.list_(pa.dictionary(pa.int8(), pa.string())), 101),
     ],
@@ -257,6 +267,14 @@ def test_offsets_of_no_values_may_begin_anywhere(
     record_type = "SequenceExample" if is_list else "Example"
     encoder = get_codec("native").encoder(batch.schema, record_type)
     assert encoder.encode(batch)[1].to_pylist()
+
+
+def test_one_column_of_several_is_made_anew() -> None:
+    nothing = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), pa.array([b"some"]).slice(1))
+    batch = pa.record_batch([nothing, pa.array([1])], ["a", "b"])
+    wire, _ = ToWire(batch.schema, float64="warn")(batch)
+    assert (batch.column(0).values.offset, wire.column(0).values.offset) == (1, 0)
+    assert wire.column(1).equals(batch.column(1))
 
 
 @pytest.mark.parametrize("t", [pa.string(), pa.large_string()])
@@ -414,6 +432,10 @@ def test_other_columns_than_declared() -> None:
     batch = batch_of([1], pa.int64())
     with pytest.raises(EncodeError, match="columns"):
         ToWire(pa.schema([("y", pa.int64())]), float64="warn")(batch)
+    with pytest.raises(
+        EncodeError, match="has the type int64 in this batch, and float is declared"
+    ):
+        ToWire(pa.schema([("x", pa.float32())]), float64="warn")(batch)
     with pytest.raises(EncodeError, match="int32 is declared: cast it, or declare int64") as caught:
         ToWire(pa.schema([("x", pa.int32())]), float64="warn")(batch)
     assert caught.value.feature == "x"
@@ -458,6 +480,9 @@ def test_float64_where_float32_is_declared() -> None:
         ([None], pa.null(), [None]),
         (["b", None, "b"], pa.dictionary(pa.int8(), pa.large_string()), ["b", None, "b"]),
         ([3, None, 3], pa.dictionary(pa.uint16(), pa.int32()), [3, None, 3]),
+        (["b", "a"], pa.dictionary(pa.int8(), pa.string(), ordered=True), ["b", "a"]),
+        ([*range(128)], pa.dictionary(pa.int8(), pa.int64()), [*range(128)]),
+        ([*range(256)], pa.dictionary(pa.uint8(), pa.int64()), [*range(256)]),
         ([[1], None, [1]], pa.dictionary(pa.int8(), pa.list_(pa.int8())), [[1], None, [1]]),
         ([[1], None, []], pa.large_list(pa.int16()), [[1], None, []]),
         ([["a"], None, []], pa.list_view(pa.string()), [["a"], None, []]),
@@ -516,6 +541,16 @@ def test_metadata_are_those_of_the_schema_that_was_given() -> None:
         assert found.metadata == found.type.value_field.metadata == {b"note": note}
 
 
+@pytest.mark.parametrize("flags", [{"nullable": False}, {"metadata": {"note": "a"}}])
+def test_values_that_stay_have_the_flags_and_metadata_that_were_asked_for(
+    flags: dict[str, Any],
+) -> None:
+    schema = pa.schema([pa.field("x", pa.int64(), **flags)])
+    wire = pa.record_batch([pa.array([1])], ["x"])
+    found = from_wire(wire, schema, place=lambda row: (0, row))
+    assert found.schema.equals(schema, check_metadata=True)
+
+
 def test_time_zones() -> None:
     found = read([0, None], pa.timestamp("us", "Asia/Tokyo"))
     assert found.type == pa.timestamp("us", "Asia/Tokyo")
@@ -545,7 +580,9 @@ def test_time_zones() -> None:
         ([[[1, 2]], [[1, 2], None, [3]]], pa.list_(pa.list_(pa.int64(), 2)), 1),
         ([b"ab", b"abc"], pa.binary(2), 1),
         ([[b"ab"], None, [b""]], pa.list_(pa.binary(2)), 2),
+        ([[1.0] * 4, [1.0] * 3], TENSOR, 1),
         ([str(n) for n in range(130)], pa.dictionary(pa.int8(), pa.string()), 128),
+        ([None, *range(257)], pa.dictionary(pa.uint8(), pa.int64()), 257),
     ],
 )
 def test_values_that_do_not_fit(wire: Any, t: pa.DataType, row: int) -> None:
