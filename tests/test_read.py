@@ -343,6 +343,23 @@ class TestPartitions:
         assert table.schema == schema
         assert table.to_pylist() == [{"n": 1, "p": 1}]
 
+    @pytest.mark.parametrize(
+        ("folder", "names"), [("P=1/q=2", ["p", "q"]), ("p=1/P=2", ["p", "P"])]
+    )
+    def test_names_where_case_does_not_count(self, tmp_path, folder, names):
+        write(tmp_path / folder / "a", {"n": 1})
+        schema = pa.schema([(name, pa.int32()) for name in names])
+        plan = plan_scan(tmp_path, schema=schema, selection=Selection(ignores_case=True))
+        (batch,) = read_task(plan, plan.tasks[0])
+        assert batch.to_pylist() == [dict(zip(names, [1, 2], strict=True))]
+
+    def test_names_that_are_one_where_case_does_not_count(self, tmp_path):
+        write(tmp_path / "p=1" / "P=2" / "a", {"n": 1})
+        schema = pa.schema([("P", pa.int32())])
+        with pytest.raises(LayoutError, match=r"\['p', 'P'\], of which some differ in") as caught:
+            plan_scan(tmp_path, schema=schema, selection=Selection(ignores_case=True))
+        assert caught.value.path == str(tmp_path / "p=1" / "P=2" / "a")
+
     def test_times_that_python_does_not_have(self, tmp_path):
         """In UTC they are outside the years 1 to 9999."""
         for time in ("9999-12-31 23%3A59%3A59", "2026-01-02 03%3A04%3A05"):

@@ -249,10 +249,17 @@ def name_partitions_as(schema: pa.Schema, listing: Listing) -> None:
     known = {*schema.names}
     spelt = {name.lower(): name for name in schema.names}
     for one in listing.found:
-        one.partition = {
+        partition = {
             name if name in known else spelt.get(name.lower(), name): text
             for name, text in one.partition.items()
         }
+        if len(partition) < len(one.partition):
+            raise LayoutError(
+                f"folders name partition columns {list(one.partition)}, of which some differ in "
+                "case alone, and case does not count here: rename them",
+                path=one.files[0].url,
+            )
+        one.partition = partition
 
 
 def check_case(schema: pa.Schema, listing: Listing) -> None:
