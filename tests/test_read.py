@@ -450,10 +450,12 @@ class TestColumns:
             assert read.schema.field(0).equals(field, check_metadata=True)
             assert read[0].type.equals(field.type, check_metadata=True)
 
-    def test_schema_names_a_column_twice(self, file):
-        schema = pa.schema([("n", pa.int64()), ("n", pa.int64())])
-        with pytest.raises(OptionError, match="twice"):
-            read_table(file, schema=schema)
+    @pytest.mark.parametrize("name", ["n", "p"])
+    def test_schema_names_a_column_twice(self, tmp_path, name):
+        write_table(pa.table({"n": [1], "p": [2]}), tmp_path, partition_by="p")
+        schema = pa.schema([(name, pa.int64()), (name, pa.int64())])
+        with pytest.raises(OptionError, match=f"names column '{name}' twice"):
+            read_table(tmp_path, schema=schema)
 
 
 class TestInference:

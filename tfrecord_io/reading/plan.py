@@ -53,6 +53,7 @@ from tfrecord_io.reading.files import (
 )
 from tfrecord_io.reading.listing import Listed
 from tfrecord_io.reading.schema import (
+    check_names,
     check_nullable,
     check_unchanged,
     chosen_columns,
@@ -193,6 +194,7 @@ def plan_scan(
         if number is not None:
             positive(name, number)
     check_schema(schema)
+    check_names(schema or ())
     parsed = parse(filters)
     listing = list_files(
         as_list(path),

@@ -252,11 +252,16 @@ def full_schema(
     if path_column is not None:
         _check_free("the name of the column of paths", path_column, fields)
         fields.append(pa.field(path_column, pa.string()))
+    check_names(fields)
+    return pa.schema(fields)
+
+
+def check_names(fields: Iterable[pa.Field]) -> None:
+    """Refuse two columns of one name."""
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise OptionError(f"the schema names column {twice!r} twice")
-    return pa.schema(fields)
 
 
 def _check_free(argument: str, name: str, fields: Iterable[pa.Field]) -> None:
