@@ -115,6 +115,14 @@ def test_one_run_makes_a_list_or_binary_of_all(order: int) -> None:
         assert to_schema(merge(runs)) == pa.schema([("x", t)])
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_lists_in_one_run_and_bytes_in_another(order: int) -> None:
+    texts = feature(with_values={"bytes": ONE})
+    seen = [replace(texts, is_single=False), replace(texts, is_utf8=False)][::order]
+    merged = merge(Observation(records=1, features=(one,)) for one in seen)
+    assert to_schema(merged) == pa.schema([("x", pa.list_(pa.binary()))])
+
+
 def test_too_many_names() -> None:
     runs = [
         Observation(records=1, features=(feature(name),), path=f"p{index}", first_record=index)
@@ -146,10 +154,11 @@ def test_sightings_tell_where_their_run_stands() -> None:
     assert in_q.empty == {"bytes": Sighting(offset=0, record=0, path="q")}
 
 
+@pytest.mark.parametrize("others", [{}, {"int64": TWO}])
 @pytest.mark.parametrize("later", ["with_values", "empty"])
-def test_a_kind_that_only_a_later_run_has(later: str) -> None:
+def test_a_kind_that_only_a_later_run_has(later: str, others: dict[str, Sighting]) -> None:
     known = {"with_values": {"int64": ONE}, "empty": {"int64": ONE}}
-    more = {**known, later: {"float": TWO}}
+    more = {**known, later: {**others, "float": TWO}}
     runs = [Observation(records=1, features=(feature(**seen),)) for seen in (known, more)]
     (merged,) = merge(runs).features
     assert getattr(merged, later) == {"int64": ONE, "float": TWO}
