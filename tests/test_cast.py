@@ -193,9 +193,18 @@ def test_values_that_cannot_be_written(values: Any, t: pa.DataType, row: int) ->
         assert refused(values, t, float64=float64)[0] == row
 
 
+@pytest.mark.parametrize("bad", [b"\x80", b"\xed\xa0\x80"])
+def test_texts_that_are_none(bad: bytes) -> None:
+    texts = pa.array([b"a", bad, b"", None, bad]).view(pa.string())
+    assert refused(texts, texts.type)[0] == 101
+    assert refused(texts.slice(2), texts.type)[0] == 102
+    assert written(texts.slice(2, 2), texts.type).to_pylist() == [b"", None]
+
+
 def test_times_that_are_none() -> None:
     beyond = pa.array([0, DAY], pa.int32()).view(pa.time32("s"))
-    assert refused(beyond, beyond.type)[0] == 101
+    row, what = refused(beyond, beyond.type)
+    assert (row, "holds 86400, which is no time32[s]" in what) == (101, True)
     crooked = pa.array([0, None, 5], pa.int64()).view(pa.date64())
     assert refused(crooked, crooked.type)[0] == 102
 

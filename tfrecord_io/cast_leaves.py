@@ -103,12 +103,8 @@ def leaf_to_wire(source: pa.DataType, target: pa.DataType, float64: Float64Mode)
         return _same
     if pat.is_uint64(source):
         return _uint64_to_int64
-    if pat.is_integer(source) or pat.is_boolean(source):
-        return _plain(pa.int64())
     if pat.is_float64(source) or pat.is_decimal(source):
         return functools.partial(_to_float32, float64=float64)
-    if pat.is_float16(source):
-        return _plain(pa.float32())
     if pat.is_temporal(source):
         return functools.partial(_temporal_to_int64, text=_not_that_time(source))
     if is_text(source):
