@@ -579,6 +579,7 @@ def test_time_zones() -> None:
         ([2**31], pa.date32(), 0),
         ([DAY * 1000, 1], pa.date64(), 1),
         ([DAY], pa.time32("s"), 0),
+        ([1, 2**32], pa.time32("ms"), 1),
         ([0, -1], pa.time64("ns"), 1),
         ([0.5, 0.1], pa.float16(), 1),
         ([65536.0], pa.float16(), 0),

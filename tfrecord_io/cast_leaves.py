@@ -180,19 +180,18 @@ def _not_temporal(values: pa.Array, t: pa.DataType, describe: Callable[[int], st
 
 
 def _out_of_range(
-    values: pa.Array, low: int | None, high: int | None, describe: Callable[[int], str]
+    values: pa.Array, low: int, high: int | None, describe: Callable[[int], str]
 ) -> Faults:
+    """Return the values out of a range that has zero in it."""
     ends = pc.min_max(values)
     least, most = ends["min"].as_py(), ends["max"].as_py()
-    if least is None or ((low is None or least >= low) and (high is None or most <= high)):
+    if least is None or (least >= low and (high is None or most <= high)):
         return []
-    bad: NumPy = np.zeros(len(values), dtype=bool)
-    numbers = as_numpy(values.fill_null(least if low is None else max(low, 0)))
-    if low is not None:
-        bad |= numbers < low
+    numbers = as_numpy(values.fill_null(0))
+    bad = numbers < low
     if high is not None:
         bad |= numbers > high
-    return faults_at(bad & as_numpy(values.is_valid()), describe)
+    return faults_at(bad, describe)
 
 
 def _to_float32(array: pa.Array, *, float64: Float64Mode) -> tuple[pa.Array, Faults]:
@@ -231,18 +230,16 @@ def decimal_to_float64(array: pa.Array) -> pa.Array:
 
 
 def _is_decimal_of(array: pa.Array, floats: NumPy) -> NumPy:
-    """Return where a decimal is exactly the float; nulls don't count.
+    """Return where a decimal is exactly the float, which is finite; there are no nulls.
 
     A float with no more binary than the decimal has decimal places has no more decimal places
     either, so that its cast to the decimal's scale is exact.
     """
     scale = max(array.type.scale, 0)
-    with np.errstate(invalid="ignore"):
-        is_short = np.ldexp(floats, scale) % 1 == 0
+    is_short = np.ldexp(floats, scale) % 1 == 0
     wide = pa.decimal256(76, scale)
     cast = pa.array(floats).cast(wide, safe=False)
-    is_equal = pc.equal(array.cast(wide, safe=False), cast).fill_null(True)
-    return is_short & as_numpy(is_equal)
+    return is_short & as_numpy(pc.equal(array.cast(wide, safe=False), cast))
 
 
 def leaf_from_wire(source: pa.DataType, target: pa.DataType) -> _LeafCast:
