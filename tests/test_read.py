@@ -615,6 +615,11 @@ class TestManifest:
         table = read_table([tmp_path / "a", tmp_path / "b"], schema=schema)
         assert table["x"].to_pylist() == [None, MOMENT]
 
+    def test_nothing_is_inferred_of_columns_that_a_manifest_has(self, tmp_path):
+        write_table(pa.table({"x": [1]}), tmp_path)
+        write(tmp_path / "other.tfrecord", {"x": 1, "y": 1}, {"x": b"a"}, {"x": 1.0})
+        assert infer_schema(tmp_path) == pa.schema([("x", pa.int64()), ("y", pa.int64())])
+
     def test_data_sets_that_disagree(self, tmp_path):
         write_table(pa.table({"x": [1]}), tmp_path / "a")
         write_table(pa.table({"x": ["1"]}), tmp_path / "b")
@@ -844,6 +849,16 @@ class TestUnits:
             read_table(tmp_path / "ds", schema=seconds)
         found = read_table(tmp_path / "ds", schema=pa.schema([("x", pa.timestamp("ms"))]))
         assert found["x"].to_pylist() == [MOMENT, MOMENT]
+
+    def test_counts_in_one_data_set_and_times_in_another(self, tmp_path):
+        """Those that are counts are of the unit asked for."""
+        for name, t in (("a", pa.int64()), ("b", pa.timestamp("ms"))):
+            write_table(pa.table({"x": pa.array([0], t)}), tmp_path / name)
+        both = [tmp_path / "a", tmp_path / "b"]
+        with pytest.raises(SchemaMismatchError, match=r"units, timestamp\[ms\], timestamp\[us\]"):
+            read_table(both, schema=pa.schema([("x", pa.timestamp("us"))]))
+        found = read_table(both, schema=pa.schema([("x", pa.timestamp("ms"))]))
+        assert found["x"].cast(pa.int64()).to_pylist() == [0, 0]
 
 
 class TestMarks:
