@@ -415,6 +415,20 @@ class TestReading:
         with pytest.raises(OptionError, match="there is no column 'nothing'"):
             read_table(dataset, filters=[("nothing", "=", 1)])
 
+    @pytest.mark.parametrize("views", ["s", "p", "b", "spb"])
+    @pytest.mark.parametrize("name", ["s", "p", "b"])
+    def test_views_beside_partitions_are_compared_like_what_they_show(self, tmp_path, views, name):
+        types = {"s": pa.string(), "p": pa.string(), "b": pa.binary()}
+        shown = {"s": pa.string_view(), "p": pa.string_view(), "b": pa.binary_view()}
+        table = pa.table({"s": ["a", "b"], "b": [b"a", b"b"], "p": ["a", "b"]})
+        write_table(table, tmp_path / "ds", partition_by="p")
+        schema = pa.schema([(one, shown[one] if one in views else types[one]) for one in "sbp"])
+        value = b"b" if name == "b" else "b"
+        for given in ([(name, "=", value)], [(name, "in", [value])], pc.field(name) == value):
+            found = read_table(tmp_path / "ds", schema=schema, filters=given)
+            assert found.schema == schema
+            assert found.to_pylist() == table.to_pylist()[1:]
+
     def test_views_are_compared_like_what_they_show(self, tmp_path, codec):
         rows = {"x": [1, 2, None], "s": ["a", None, "b"], "l": [["c"], None, []]}
         write_table(pa.table(rows), tmp_path / "data")

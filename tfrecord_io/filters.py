@@ -520,14 +520,15 @@ def possible_rows(
     import pyarrow.fs as pafs
 
     # Arrow's data sets simplify a filter by what is known of a fragment; nothing is opened.
-    columns = dict(zip(table.column_names, table.columns, strict=True))
+    # Like rows, they are compared without views, which Arrow cannot.
+    columns = dict(zip(table.column_names, map(_without_views, table.columns), strict=True))
     known = [
         reduce(lambda a, b: a & b, (_is_value(name, columns[name][row]) for name in columns))
         for row in range(table.num_rows)
     ]
     dataset = ds.FileSystemDataset.from_paths(
         [str(row) for row in range(table.num_rows)],
-        schema=schema,
+        schema=schema_without_views(schema),
         format=ds.IpcFileFormat(),
         filesystem=pafs.LocalFileSystem(),
         partitions=known,
