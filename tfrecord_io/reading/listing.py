@@ -427,7 +427,6 @@ def _look_once(storage: Storage, root: str) -> _Look | FileInfo:
             "tells which",
             storage.url(root),
         )
-    there = [info.path for info in infos]
     return _Look(
         root=root,
         below=root,
@@ -436,7 +435,7 @@ def _look_once(storage: Storage, root: str) -> _Look | FileInfo:
         manifest=read_manifest(storage, root) if has_manifest else None,
         others=frozenset(others),
         logged={
-            folder: committed_files(storage, folder, batches, there)
+            folder: committed_files(storage, folder, batches, (info.path for info in infos))
             for folder, batches in logs.items()
         },
     )
