@@ -27,7 +27,7 @@ from tfrecord_io.storage.s3 import S3Storage
 REPOSITORY = Path(__file__).parent.parent
 
 CHUNKS = 8
-CHUNK = 125
+CHUNK = 75
 
 #: Each showed a defect once; those below `CHUNKS` * `CHUNK` are run anyway.
 SEEDS_THAT_FAILED = [4519, 10596, 11687, 7700482, 7716822, 7729993]

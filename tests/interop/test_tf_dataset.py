@@ -949,7 +949,14 @@ def plain(tensor: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("leaf", "splits"), [(pa.int64(), "int32"), (pa.float32(), "int64"), (pa.string(), "int32")]
+    ("size", "leaf", "splits"),
+    [
+        (1, pa.int64(), "int32"),
+        (3000, pa.float32(), "int64"),
+        (1, pa.string(), "int32"),
+        (3000, pa.string(), "int64"),
+    ],
+    indirect=["size"],
 )
 def test_features_of_several_columns(
     tf: Any, tmp_path: Path, leaf: pa.DataType, splits: str, size: int
