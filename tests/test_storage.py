@@ -647,9 +647,8 @@ class TestS3(StorageContract):
         told = head.get("SSECustomerAlgorithm") or [name for name in head if "Checksum" in name]
         assert told
 
-    @pytest.mark.parametrize("login", ["", "me:hunter2@"])
-    def test_a_server_that_is_down_is_named(self, login: str) -> None:
-        options = {"key": "k", "secret": "s", "endpoint_url": f"http://{login}127.0.0.1:9"}
+    def test_a_server_that_is_down_is_named(self) -> None:
+        options = {"key": "k", "secret": "s", "endpoint_url": "http://me:hunter2@127.0.0.1:9"}
         with pytest.raises(
             ConnectionError, match=r"http://127.0.0.1:9 did not.*s3://b/x"
         ) as caught:

@@ -635,19 +635,19 @@ def test_columns_that_differ_in_case_alone(spark, tmp_path):
 
 
 @pytest.mark.parametrize("zone", ["GMT+8", "UTC-3", "+8:00", "PST", "Z"])
-def test_zones_by_names_of_java(spark, tmp_path, zone):
-    spark.conf.set("spark.sql.session.timeZone", zone)
+def test_zones_by_names_of_java(classic, tmp_path, zone):
+    classic.conf.set("spark.sql.session.timeZone", zone)
     try:
-        folders_tell_times(spark, tmp_path)
+        folders_tell_times(classic, tmp_path)
         (part,) = (tmp_path / "one-tfrecord").glob("part-*")
         there = dt.datetime.fromisoformat(
-            spark.sql(f"select string(timestamp_seconds({int(part.stat().st_mtime)}))").first()[0]
+            classic.sql(f"select string(timestamp_seconds({int(part.stat().st_mtime)}))").first()[0]
         )
         for hours, count in ((-1, 1), (1, 0)):
             after = (there + dt.timedelta(hours=hours)).isoformat()
-            assert load(spark, tmp_path / "one-tfrecord", modifiedAfter=after).count() == count
+            assert load(classic, tmp_path / "one-tfrecord", modifiedAfter=after).count() == count
     finally:
-        spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+        classic.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
 
 
 @pytest.mark.parametrize("zone", ["Mars/Base", "Europe", "+25:00"])

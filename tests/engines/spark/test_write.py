@@ -762,10 +762,10 @@ def test_bytes_are_counted_where_rows_may_be_long(classic, tmp_path, limits):
         classic.conf.unset(ROWS_OPTION)
 
 
-def test_one_long_text_among_many_columns(spark, tmp_path):
+def test_one_long_text_among_many_columns(classic, tmp_path):
     """Spark's own limit holds for such rows; of 2,048 of them the JVM would have no memory left."""
     short = [f"id as number{at}" for at in range(15)]
-    frame = spark.range(0, 3000, 1, 1).selectExpr(*short, "repeat('x', 400000) as text")
+    frame = classic.range(0, 3000, 1, 1).selectExpr(*short, "repeat('x', 400000) as text")
     frame.write.format("tfrecord").option("compression", "gzip").save(str(tmp_path / "data"))
     assert tfr.count_rows(tmp_path / "data") == 3000
 
