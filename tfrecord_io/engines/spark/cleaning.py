@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from tfrecord_io.engines.spark.options import ReadOptions
 from tfrecord_io.errors import OptionError, TFRecordWarning, warn
@@ -26,27 +25,22 @@ def check_cleaning(options: ReadOptions) -> None:
     for path in options.paths:
         storage, root = open_storage(path, options.storage)
         if options.archive is not None:
-            _check_archive(options.archive, options.storage, path)
+            other, archive = open_storage(options.archive, options.storage)
+            if storage.url("/") != other.url("/"):
+                raise OptionError(
+                    f"sourceArchiveDir {redact(options.archive)} is in another store than "
+                    f"{redact(path)}, and files can only be moved within one"
+                )
+            if f"{archive}/".startswith(f"{fixed_part(root).rstrip('/')}/"):
+                raise OptionError(
+                    f"sourceArchiveDir {redact(options.archive)} is inside of {redact(path)}, so "
+                    "that what was moved there would be read again: name a folder elsewhere"
+                )
         if storage.exists(f"{root}/{SINK_LOG_NAME}"):
             raise OptionError(
                 f"cleanSource is not possible for {redact(path)}: it is what another stream of "
                 "Spark's wrote, and its log names all of its files"
             )
-
-
-def _check_archive(url: str, storage_options: Mapping[str, Any], path: str) -> None:
-    storage, root = open_storage(path, storage_options)
-    other, archive = open_storage(url, storage_options)
-    if storage.url("/") != other.url("/"):
-        raise OptionError(
-            f"sourceArchiveDir {redact(url)} is in another store than {redact(path)}, and files "
-            "can only be moved within one"
-        )
-    if f"{archive}/".startswith(f"{fixed_part(root).rstrip('/')}/"):
-        raise OptionError(
-            f"sourceArchiveDir {redact(url)} is inside of {redact(path)}, so that what was moved "
-            "there would be read again: name a folder elsewhere"
-        )
 
 
 def clean(scan: ScanPlan, files: Iterable[ScanFile], archive: str | None) -> None:
