@@ -10,11 +10,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 import pytest
 
 from tests.support.servers import Server
+from tests.support.trees import put_files
 from tfrecord_io import count_rows, read_table, write_table
 from tfrecord_io.errors import DatasetChangedError, ManifestError
 from tfrecord_io.reading import listing
@@ -33,12 +33,6 @@ def streamed(tmp_path: Path) -> Path:
 def rows(path: Any, **options: Any) -> list[tuple[int, str]]:
     table = read_table(path, **options)
     return sorted(zip(table["id"].to_pylist(), table["w"].to_pylist(), strict=True))
-
-
-def put(store: Server, name: str, data: bytes) -> None:
-    filesystem, root = fsspec.core.url_to_fs(store.url, **store.storage_options)
-    filesystem.makedirs(f"{root}/{name}".rpartition("/")[0], exist_ok=True)
-    filesystem.pipe_file(f"{root}/{name}", data)
 
 
 def files(folder: Path) -> list[Path]:
@@ -60,8 +54,7 @@ def test_the_log_counts_on_every_store(store: Server) -> None:
     first = [one for one in files(GOLDEN) if one.name.encode() in log]
     second = next(one for one in files(GOLDEN) if one not in first)
     held = {f"streamed/{one.relative_to(GOLDEN)}": one.read_bytes() for one in (*first, second)}
-    for name, data in {f"streamed/{LOG}/0": log, **held}.items():
-        put(store, name, data)
+    put_files(store.url, store.storage_options, {f"streamed/{LOG}/0": log, **held})
     options = {"storage_options": store.storage_options}
     assert len(first) == 2
     assert rows(f"{store.url}/streamed", **options) == [*ROWS.items()][:2]

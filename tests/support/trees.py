@@ -33,7 +33,10 @@ def stored_files(url: str, storage_options: Mapping[str, Any]) -> dict[str, byte
 def put_files(url: str, storage_options: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Write files below a URL, as no job of ours does."""
     filesystem, root = fsspec.core.url_to_fs(url, **storage_options)
-    filesystem.pipe({f"{root}/{path}": data for path, data in files.items()})
+    placed = {f"{root}/{path}": data for path, data in files.items()}
+    for folder in sorted({path.rpartition("/")[0] for path in placed}):
+        filesystem.makedirs(folder, exist_ok=True)
+    filesystem.pipe(placed)
 
 
 def data_files(root: Path) -> dict[str, bytes]:

@@ -55,8 +55,6 @@ def test_files_are_removed_or_moved(store: Server) -> None:
     clean(plan, files[:1], None)
     clean(plan, files[1:], f"{store.url}/old")
     assert (found(store, "in"), found(store, "old")) == ([], NAMES[1:])
-    with fsspec.open(f"{store.url}/in/{NAMES[0]}", "wb", **store.storage_options) as file:
-        file.write(b"another")
 
 
 def test_what_cannot_be_moved_stays(store: Server) -> None:
