@@ -111,7 +111,7 @@ def test_anything_like_bytes_is_taken_as_it_is_now(tmp_path: Path, record: objec
 @pytest.mark.parametrize(
     ("record", "what"),
     [
-        ("text", "encode it"),
+        ("a\ud800", r"character 1 is '\\ud800'; write it encoded"),
         (None, "NoneType"),
         (7, "int"),
         (tfr.train.Example(), "Serialize"),

@@ -155,6 +155,18 @@ def test_errors_are_tensorflows_too(tf: Any, tmp_path: Path) -> None:
             module.TFRecordWriter(str(path)).write(None)
 
 
+@pytest.mark.parametrize("text", ["", "Ä", "a\0b", "\ud800"])
+def test_text_is_a_record_as_in_tensorflow(tf: Any, tmp_path: Path, text: str) -> None:
+    for module, name in ((tfr, "ours"), (tf.io, "theirs")):
+        with module.TFRecordWriter(str(tmp_path / name)) as writer:
+            if text == "\ud800":
+                with pytest.raises(TypeError):
+                    writer.write(text)
+            else:
+                writer.write(text)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
 def test_tensors_of_texts_are_no_records(tf: Any, tmp_path: Path) -> None:
     for module in (tfr, tf.io):
         with module.TFRecordWriter(str(tmp_path / "a")) as writer:

@@ -144,8 +144,7 @@ class TFRecordWriter:
     Notes
     -----
     A context manager, which closes the file. For use by one thread at a time. A process that is
-    forked meanwhile leaves the file to its parent, unless it writes to it. What TensorFlow takes
-    and this does not is ``str``, which it encodes as UTF-8.
+    forked meanwhile leaves the file to its parent, unless it writes to it.
 
     Examples
     --------
@@ -177,34 +176,34 @@ class TFRecordWriter:
             self._target = _RemoteFile(storage, inner) if local is None else _LocalFile(local)
         _open_writers.add(self)
 
-    def write(self, record: bytes) -> None:
+    def write(self, record: bytes | str) -> None:
         """Write a record.
 
         Parameters
         ----------
-        record : bytes
-            Its payload; any bytes-like object will do.
+        record : bytes or str
+            Its payload; any bytes-like object will do. Text is written as UTF-8, as TensorFlow
+            writes it.
 
         Raises
         ------
         UnsupportedTypeError
-            Something else, such as a str.
+            Something else, such as a message, or text that UTF-8 has no form of.
         LimitExceededError
             More than 2**31 - 1 bytes, which no reader of this package takes; the file is as before.
         ClosedError
             The writer is closed.
         """
-        if type(record) is not bytes:
-            record = _as_bytes(record)
-        if len(record) > MAX_PAYLOAD_BYTES:
+        payload = record if type(record) is bytes else _as_bytes(record)
+        if len(payload) > MAX_PAYLOAD_BYTES:
             raise LimitExceededError(
-                f"the record has {len(record)} bytes, and readers take at most "
+                f"the record has {len(payload)} bytes, and readers take at most "
                 f"{MAX_PAYLOAD_BYTES}: split it",
                 path=self._url,
             )
         waiting = self._waiting
-        waiting.append(record)
-        self._waiting_bytes += len(record)
+        waiting.append(payload)
+        self._waiting_bytes += len(payload)
         if self._waiting_bytes >= _WAITING_BYTES or len(waiting) >= _WAITING_RECORDS:
             self._drain()
 
@@ -285,10 +284,13 @@ class TFRecordWriter:
 
 def _as_bytes(record: Any) -> bytes:
     if isinstance(record, str):
-        raise UnsupportedTypeError(
-            "a record must be bytes, and this is a str: encode it, or write what "
-            "SerializeToString() of an Example returns"
-        )
+        try:
+            return record.encode()
+        except UnicodeEncodeError as error:
+            raise UnsupportedTypeError(
+                "a record must be bytes, and this is text that UTF-8 has no form of: character "
+                f"{error.start} is {record[error.start]!a}; write it encoded"
+            ) from None
     try:
         view = memoryview(record)
     except (TypeError, ValueError):
