@@ -27,6 +27,7 @@ from tfrecord_io.options import (
     choice,
     flag,
 )
+from tfrecord_io.storage import Storage, open_storage
 
 # --- writing --------------------------------------------------------------------------------------
 
@@ -370,7 +371,7 @@ class ScanPlan:
     Attributes
     ----------
     locations : tuple of str
-        The URLs that were given; `tfrecord_io.storage.open_storage` opens them.
+        The URLs that were given; `storages` opens them.
     storage_options : mapping
         For the file system; never shown in a repr.
     schema : pyarrow.Schema
@@ -407,6 +408,10 @@ class ScanPlan:
     filter_columns: tuple[str, ...] = ()
     options: ScanOptions
     tasks: tuple[ScanTask, ...] = ()
+
+    def storages(self) -> list[Storage]:
+        """Open the store of each location; `ScanFile.location` is an index of them."""
+        return [open_storage(url, self.storage_options)[0] for url in self.locations]
 
     def without_tasks(self) -> ScanPlan:
         """Return the plan as each worker needs it beside its one task."""

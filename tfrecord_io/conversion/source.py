@@ -168,7 +168,7 @@ def plan_source(
 def _refuse_logs(path: Paths, scan: ScanPlan) -> None:
     """Raise `OptionError` for files not named one by one where a log says which of them count."""
     opened = [open_storage(one, scan.storage_options) for one in as_list(path)]
-    storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+    storages = scan.storages()
     named = {root for _, root in opened}
     files = {task.file.path: storages[task.file.location] for task in scan.tasks}
     above: dict[Storage, set[str]] = {}
@@ -237,7 +237,7 @@ class _Looking:
                 )
 
     def _look_at(self, scan: ScanPlan, files: Sequence[ScanFile], schema: pa.Schema | None) -> None:
-        storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+        storages = scan.storages()
         new = [file for file in files if file.key not in self._looks]
 
         def look(file: ScanFile) -> Look:

@@ -52,7 +52,7 @@ from tfrecord_io.reading.ranges import Fetch, FirstRanges
 from tfrecord_io.reading.source import MappedFile, OpenFile, range_fetcher
 from tfrecord_io.reading.work import Counting, Decoding, Observing, Work, rows_of_values, shifted
 from tfrecord_io.schema import schema_without_views, wire_schema
-from tfrecord_io.storage import Storage, open_storage
+from tfrecord_io.storage import Storage
 
 #: A span is at most this large: far more than beginning one costs, and a fraction of a usual file.
 _SPAN_BYTES = 8 * 1024 * 1024
@@ -363,7 +363,7 @@ class Runner:
         told: Callable[[ScanTask], Iterator[Any] | None] = lambda task: None,
     ) -> None:
         self._locations = plan.locations
-        self._storages = [open_storage(url, plan.storage_options)[0] for url in plan.locations]
+        self._storages = plan.storages()
         self._options = options = plan.options
         self._codec = get_codec(options.codec)
         self._make_work = make_work

@@ -45,7 +45,7 @@ def check_cleaning(options: ReadOptions) -> None:
 
 def clean(scan: ScanPlan, files: Iterable[ScanFile], archive: str | None) -> None:
     """Remove files that were read, or move them to an archive, below it by their whole paths."""
-    storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+    storages = scan.storages()
     folder = None if archive is None else open_storage(archive, scan.storage_options)[1]
 
     def act(file: ScanFile) -> None:

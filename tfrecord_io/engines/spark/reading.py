@@ -316,7 +316,7 @@ def _shared(scan: ScanPlan, task_bytes: int) -> tuple[ScanTask, ...]:
     Where records start in files that nothing describes each task finds out, for which it looks at
     what stands before: a store would have to send that.
     """
-    storages = [open_storage(url, scan.storage_options)[0] for url in scan.locations]
+    storages = scan.storages()
     files = {id(task.file): task.file for task in scan.tasks}.values()
     is_local = all(storages[file.location].local_path(file.path) is not None for file in files)
     return tuple(cut_tasks([*files], scan.options, task_bytes, cut_unmarked=is_local))
