@@ -349,6 +349,27 @@ class TestSkipRecord:
         assert table["n"].to_pylist() == [*range(table.num_rows)]
         assert 1500 < table.num_rows < 2000
 
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize("compression", ["gzip", "bzip2", "zstd", "lz4"])
+    def test_frames_in_the_last_record_of_a_stream_that_breaks(
+        self, tmp_path, compression, threads, codec
+    ):
+        """With more threads than files, another one decompresses."""
+        noise = random.Random(3).randbytes(1_000_000)
+        data = GOOD + frame(FRAMES[0] + noise + FRAMES[0] + noise) + GOOD
+        stream = compressor(compression)
+        (tmp_path / "a").write_bytes((stream.compress(data) + stream.flush())[:-1000])
+        with pytest.warns(CorruptDataWarning, match=f"{len(GOOD)} to the end"):
+            table = read_table(
+                tmp_path,
+                schema=SCHEMA,
+                compression=compression,
+                on_corrupt="skip_record",
+                threads=threads,
+                codec=codec,
+            )
+        assert table["n"].to_pylist() == [*range(6)]
+
     def test_inference_skips_too(self, read):
         data = flip(GOOD, OFFSETS[2])
         with pytest.warns(CorruptDataWarning):

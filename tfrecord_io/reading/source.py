@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from tfrecord_io.compression import HEAD_BYTES, detect, normalize_compression
 from tfrecord_io.decompression import decompressor
-from tfrecord_io.errors import LimitExceededError
+from tfrecord_io.errors import CompressionError, LimitExceededError
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.reading.ranges import Fetch, FirstRange, Ranges
@@ -526,6 +526,8 @@ class _Streamed:
         self._read = read
         self._limit = limit
         self._taken = start
+        # A stream that broke gives nothing more, which is not its end.
+        self._error: CompressionError | None = None
         # (offset, bytes), one behind the other; the first may overlap the second.
         self._pieces: deque[tuple[int, pa.Buffer]] = deque()
 
@@ -544,7 +546,13 @@ class _Streamed:
         return buffer, offset - base
 
     def _take(self) -> bool:
-        data = self._read()
+        if self._error is not None:
+            raise self._error
+        try:
+            data = self._read()
+        except CompressionError as error:
+            self._error = error
+            raise
         if not data:
             return False
         self._pieces.append((self._taken, pa.py_buffer(data)))
