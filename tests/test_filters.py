@@ -577,6 +577,17 @@ def test_a_float_is_compared_with_decimals_by_its_exact_value():
         assert kept_rows(table, expression(parse([("x", *term)]), table.schema)) == rows
 
 
+@pytest.mark.parametrize("by", ["p", ()])
+@pytest.mark.parametrize("columns", [None, ["p"], []])
+@pytest.mark.parametrize(
+    ("filters", "rows"),
+    [(pc.scalar(True), 2), (pc.scalar(False), 0), (pc.scalar(pa.scalar(None, pa.bool_())), 0)],
+)
+def test_a_filter_on_no_column(tmp_path, by, columns, filters, rows):
+    write_table(pa.table({"x": [1, 2], "p": ["a", "b"]}), tmp_path / "ds", partition_by=by)
+    assert read_table(tmp_path / "ds", columns=columns, filters=filters).num_rows == rows
+
+
 @pytest.mark.parametrize("by", ["x", ()])
 def test_halves_are_compared(tmp_path, by):
     table = pa.table({"x": pa.array(np.float16([-0.0, 1.5, 0.1]), pa.float16()), "row": range(3)})

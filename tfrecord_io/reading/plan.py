@@ -356,7 +356,8 @@ def _filtered(
         found = [replace(one, files=[file]) for one in found for file in one.files]
         known = known.append(full.field(path_column))
     found = possible_files(found, known, row_filter, full)
-    if set(of_filter) <= set(known.names):
+    # What needs no column at all is asked of rows, if there is nothing to ask of files.
+    if known.names and set(of_filter) <= set(known.names):
         return kept_files(found, known, row_filter), None, []
     return found, row_filter, of_filter
 
