@@ -27,10 +27,10 @@ from tfrecord_io.errors import (
     ChecksumError,
     CompressionError,
     CorruptDataWarning,
+    DatasetChangedError,
     OptionError,
     SchemaMismatchError,
     TFRecordError,
-    TruncatedRecordError,
 )
 from tfrecord_io.reading import source, tasks
 from tfrecord_io.reading.plan import plan_scan
@@ -338,18 +338,21 @@ def test_the_file_is_closed_with_its_memory(tmp_path):
     assert buffer.to_pybytes() == b"content"
 
 
-def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec):
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "keep"])
+@pytest.mark.parametrize("more", [0, 5, 20])
+def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec, more, on_corrupt):
     monkeypatch.setattr(source, "_READ_BYTES", 4096)
     path = tmp_path / "a"
     path.write_bytes(examples(*rows(10_000)))
     frames = [len(frame(example(**row))) for row in rows(10_000)]
     schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
-    plan = plan_scan(path, schema=schema, memory_map=False, batch_rows=100, codec=codec)
+    options = {"memory_map": False, "batch_rows": 100, "codec": codec, "on_corrupt": on_corrupt}
+    plan = plan_scan(path, schema=schema, **options)
     batches = read_plan(plan, threads=1)
     seen = next(batches).num_rows
     whole = 9_000
-    os.truncate(path, sum(frames[:whole]) + 20)
-    with pytest.raises(TruncatedRecordError) as caught:
+    os.truncate(path, sum(frames[:whole]) + more)
+    with pytest.raises(DatasetChangedError, match=r"ended at byte \d+ when it was read") as caught:
         for batch in batches:
             seen += batch.num_rows
     assert seen == whole

@@ -31,6 +31,7 @@ from tfrecord_io.errors import (
     CorruptDataError,
     CorruptDataWarning,
     DamagedRange,
+    DatasetChangedError,
     LimitExceededError,
     TruncatedRecordError,
 )
@@ -243,6 +244,8 @@ def walk(
     ------
     TruncatedRecordError
         The file ends inside a record.
+    DatasetChangedError
+        It is shorter than it was when it was opened.
     CorruptDataError, LimitExceededError, SchemaMismatchError
         What `advance` and the source raise.
     """
@@ -250,6 +253,13 @@ def walk(
         offset, needed = cursor.offset, cursor.needed
         buffer, start = source.window(offset, needed)
         there = buffer.size - start
+        if there < needed and source.size is not None and offset + there < source.size:
+            raise DatasetChangedError(
+                f"the file ended at byte {offset + there} when it was read, and behind it when it "
+                "was listed; read the data set again",
+                offset=offset,
+                record=cursor.record,
+            )
         if there <= 0:
             return
         if there < needed:
