@@ -456,6 +456,24 @@ class TestReading:
             assert kept("l", "is not", None) == ["a", "b"]
             assert kept("x", ">", 1) == [None]
 
+    @pytest.mark.parametrize("ordered", [False, True])
+    @pytest.mark.parametrize("values", [pa.string(), pa.string_view()])
+    def test_dictionaries_name_folders(self, tmp_path, values, ordered):
+        table = pa.table({"x": [1, 2, 3], "p": ["a", "b", None]})
+        write_table(table, tmp_path / "data", partition_by="p")
+        t = pa.dictionary(pa.int8(), values, ordered)
+        schema = pa.schema({"x": pa.int64(), "p": t})
+        for filters, kept in [
+            ([("p", "=", "b")], [2]),
+            ([("p", "in", ["b", None])], [2, 3]),
+            ([("p", "is not", None), ("x", "<", 2)], [1]),
+            (field("p").is_null(), [3]),
+        ]:
+            read = read_table(tmp_path / "data", schema=schema, filters=filters)
+            read.validate(full=True)
+            assert {chunk.type for chunk in read["p"].chunks} == {t}
+            assert sorted(read["x"].to_pylist()) == kept
+
     def test_whole_numbers_of_all_sizes_name_folders(self, tmp_path):
         numbers = pa.array([1, 2**63, 2**64 - 1], pa.uint64())
         table = pa.table({"x": [1, 2, 3], "u": numbers})

@@ -22,7 +22,7 @@ from tfrecord_io.options import RecordType
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.reading.listing import Listed, Missing, list_paths
-from tfrecord_io.reading.work import path_value
+from tfrecord_io.reading.work import path_value, repeated
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -353,9 +353,15 @@ def _known_table(found: list[FolderFiles], known: pa.Schema) -> pa.Table:
             return file.partition
         return (*file.partition, path_value(file, known.names[-1]))
 
+    def column(scalars: Sequence[pa.Scalar], t: pa.DataType) -> pa.Array | pa.ChunkedArray:
+        if not pat.is_dictionary(t):
+            return pa.array(scalars, t)
+        # Of scalars of dictionaries of views Arrow makes no array.
+        return pa.chunked_array([repeated(scalar, 1) for scalar in scalars], t)
+
     columns = zip(*(values(one.files[0]) for one in found), strict=True)
     return pa.table(
-        [pa.array(column, field.type) for column, field in zip(columns, known, strict=True)],
+        [column(scalars, field.type) for scalars, field in zip(columns, known, strict=True)],
         schema=known,
     )
 

@@ -272,7 +272,7 @@ class Finisher:
         """
         if self._constants:
             if batch.num_rows > self._repeated_rows:
-                self._repeated = [_repeat(value, batch.num_rows) for value in self._constants]
+                self._repeated = [repeated(value, batch.num_rows) for value in self._constants]
                 self._repeated_rows = batch.num_rows
             constants = [array.slice(0, batch.num_rows) for array in self._repeated]
             if kept is not None:
@@ -308,11 +308,13 @@ def rows_of_values(plan: ScanPlan, task: ScanTask) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def _repeat(value: pa.Scalar, rows: int) -> pa.Array:
+def repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """Return an array of rows that are all of one value."""
     if not pa.types.is_dictionary(value.type):
         return pa.repeat(value, rows)
     # A scalar of a dictionary type repeats as its values do not: by its index.
-    index = pa.scalar(0 if value.is_valid else None, value.type.index_type)
+    t = value.type
+    index = pa.scalar(0 if value.is_valid else None, t.index_type)
     # Of times of far years Python has no values.
-    values = pa.repeat(value.value, 1) if value.is_valid else pa.nulls(0, value.type.value_type)
-    return pa.DictionaryArray.from_arrays(pa.repeat(index, rows), values)
+    values = pa.repeat(value.value, 1) if value.is_valid else pa.nulls(0, t.value_type)
+    return pa.DictionaryArray.from_arrays(pa.repeat(index, rows), values, ordered=t.ordered)
