@@ -316,9 +316,28 @@ class TestSkipRecord:
     def test_frames_inside_a_sound_header_are_not_taken(self, read):
         inner = frame(example(n=99, s="inner"))
         outer = flip(frame(b"." * 8 + inner), 12)
-        numbers, ranges = skipping(read, FRAMES[0] + outer + FRAMES[1])
-        assert numbers == [0, 1]
-        assert ranges == [(len(FRAMES[0]), len(FRAMES[0] + outer))]
+        for behind in (FRAMES[1], b""):
+            numbers, ranges = skipping(read, FRAMES[0] + outer + behind)
+            assert numbers == ([0, 1] if behind else [0])
+            assert ranges == [(len(FRAMES[0]), len(FRAMES[0] + outer))]
+
+    def test_a_damaged_record_counts_where_a_later_one_is_named(self, read, tmp_path):
+        data = flip(GOOD, OFFSETS[1] + 12) + frame(example(n="text"))
+        with pytest.raises(SchemaMismatchError) as caught:
+            read(data, on_corrupt="skip_record")
+        check(caught.value, tmp_path, offset=OFFSETS[6], record=6, feature="n")
+
+    def test_a_mapped_file_is_searched_as_a_whole(self, tmp_path, monkeypatch, codec):
+        """So a frame behind damage that is larger than any window is found there."""
+        monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(source, "_RELEASE_BYTES", 64)
+        monkeypatch.setattr("tfrecord_io.reading.frames._FIRST_LOOK_BYTES", 64)
+        monkeypatch.setattr("tfrecord_io.reading.frames._RESYNC_BYTES", 256)
+        large = frame(example(n=1, s="x" * 2000))
+        (tmp_path / "a").write_bytes(FRAMES[0] + b"some noise" + large + FRAMES[2])
+        with pytest.warns(CorruptDataWarning, match="10 bytes"):
+            table = read_table(tmp_path, schema=SCHEMA, on_corrupt="skip_record", codec=codec)
+        assert table["n"].to_pylist() == [0, 1, 2]
 
     def test_nothing_sound(self, read):
         data = random.Random(1).randbytes(5000)
@@ -508,10 +527,13 @@ class TestKeep:
 
     @pytest.mark.parametrize("window", [64, 256])
     def test_windows_that_move_on(self, tmp_path, monkeypatch, window):
-        """A remote or compressed file is searched in windows that overlap by half."""
+        """A file that is not mapped is searched in windows that overlap by half."""
+        monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+        monkeypatch.setattr(source, "_READ_BYTES", 16)
         monkeypatch.setattr("tfrecord_io.reading.frames._FIRST_LOOK_BYTES", window)
         monkeypatch.setattr("tfrecord_io.reading.frames._RESYNC_BYTES", window)
-        noise = random.Random(4).randbytes(5000)
+        # So long that the frame behind it stands on the border of two windows.
+        noise = random.Random(4).randbytes(19 * 256 + 240 + 1)
         small = frame(example(n=7))
         data = small + noise + small
         (tmp_path / "a").write_bytes(data)
