@@ -223,6 +223,16 @@ class TestCompression:
             read_table(path, limits=limits, record_type="ByteArray")
         assert caught.value.path == str(path)
 
+    @pytest.mark.parametrize("threads", [1, 2])
+    def test_as_many_decompressed_bytes_as_the_limit_says(self, tmp_path, threads):
+        data = frame(bytes(1000))
+        path = write(tmp_path / "a.gz", data=gzip.compress(data))
+        options = {"record_type": "ByteArray", "threads": threads}
+        limits = Limits(max_decompressed_bytes=len(data))
+        assert read_table(path, limits=limits, **options).num_rows == 1
+        with pytest.raises(LimitExceededError, match="max_decompressed_bytes"):
+            read_table(path, limits=Limits(max_decompressed_bytes=len(data) - 1), **options)
+
     def test_unknown(self, file):
         with pytest.raises(OptionError, match="rar"):
             read_table(file, compression="rar")
