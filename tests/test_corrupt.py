@@ -82,9 +82,11 @@ class TestRaise:
         path.write_text("1234\n")
         with pytest.raises(TruncatedRecordError, match=r"looks like text.* beside it, name"):
             read_table(path, codec=codec)
-        path.write_bytes(frame(b"")[:5])
-        with pytest.raises(TruncatedRecordError, match=r"appended to it \["):
-            read_table(path, codec=codec)
+        # No text, and one that is not the beginning of the file, which tells what a file is.
+        for data in (frame(b"")[:5], GOOD + b"1234\n"):
+            path.write_bytes(data)
+            with pytest.raises(TruncatedRecordError, match=r"appended to it \["):
+                read_table(path, schema=SCHEMA, codec=codec)
 
     def test_truncation_tells_how_much_is_missing(self, read):
         needed = len(FRAMES[5])
