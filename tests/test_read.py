@@ -893,6 +893,17 @@ class TestMarks:
             rows = [n for batch in read_task(worker, task) for n in batch["n"].to_pylist()]
             assert rows == list(range(20 * index, 20 * index + 20))
 
+    @pytest.mark.parametrize(
+        ("mib", "count", "task_mib", "expected"),
+        [(1, 12, 8, [6, 6]), (3, 10, 5.5, [2, 2, 1, 2, 2, 1])],
+    )
+    def test_where_records_were_seen_to_start(self, tmp_path, mib, count, task_mib, expected):
+        """Of the end of a file and of its spans the look for the schema may tell twice."""
+        path = write(tmp_path / "a.tfrecord", *[{"b": bytes(mib * 2**20)}] * count)
+        plan = plan_scan(path, task_bytes=int(task_mib * 2**20), cut_unmarked=True)
+        found = [sum(len(batch) for batch in read_task(plan, task)) for task in plan.tasks]
+        assert found == expected
+
     def test_errors_name_the_record_of_the_file(self, marked, codec):
         folder, size = marked
         schema = pa.schema([("n", pa.int8()), ("b", pa.int64())])

@@ -78,9 +78,11 @@ class Starts:
         seen = self._seen.get(file.key)
         if not seen:
             return file
-        # The last one is the end of the file, if its bytes are what it stores.
-        marks = tuple(seen[:-1]) if seen[-1][0] == file.size else ()
-        return file._replace(rows=seen[-1][1], marks=marks)
+        end, rows = seen[-1]
+        # The last one is the end of the file, if its bytes are what it stores. Any is told again
+        # where a span ends at it.
+        starts = dict.fromkeys(place for place in seen if place[0] < end)
+        return file._replace(rows=rows, marks=tuple(starts) if end == file.size else ())
 
 
 def packed(
