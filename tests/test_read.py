@@ -2,6 +2,7 @@ import bz2
 import datetime
 import functools
 import gzip
+import itertools
 import os
 import pickle
 import zlib
@@ -614,6 +615,9 @@ class TestManifest:
             table = read_table([tmp_path / name for name in names])
             assert table.schema == pa.schema([("x", pa.int64())])
             assert table["x"].to_pylist() == [1] * len(names)
+        # Also where the first two hold none of each other.
+        for names in itertools.permutations("abc"):
+            assert infer_schema([tmp_path / name for name in names]).types == [pa.int64()]
         with pytest.raises(InferenceError, match="'x' is int32 in one data set and uint32 in ano"):
             read_table([tmp_path / "b", tmp_path / "c"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
@@ -159,24 +160,24 @@ def _unit_of(field: pa.Field, asked: pa.DataType, manifest: Manifest | None) -> 
 
 
 def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
-    fields: dict[str, pa.Field] = {}
-    for manifest in {id(manifest): manifest for manifest in manifests}.values():
-        is_tfrecord = manifest.file_format == "tfrecord"
-        for field in manifest.schema:
-            other = fields.setdefault(field.name, field)
-            if field.type == other.type:
-                continue
-            if is_tfrecord and holds_records_of(other.type, field.type):
-                continue
-            if is_tfrecord and holds_records_of(field.type, other.type):
-                fields[field.name] = field
-            else:
-                raise InferenceError(
-                    f"column {field.name!r} is {other.type} in one data set and {field.type} in "
-                    "another; read them apart, or give a schema",
-                    feature=field.name,
-                )
-    return pa.schema(list(fields.values()))
+    different = {id(manifest): manifest for manifest in manifests}.values()
+    is_tfrecord = all(manifest.file_format == "tfrecord" for manifest in different)
+    holds = holds_records_of if is_tfrecord else operator.eq
+    written = [field for manifest in different for field in manifest.schema]
+    widest: dict[str, pa.Field] = {}
+    for field in written:
+        if holds(field.type, widest.setdefault(field.name, field).type):
+            widest[field.name] = field
+    # At last: of int8, uint8 and int64 the third holds the others.
+    for field in written:
+        found = widest[field.name].type
+        if not holds(found, field.type):
+            raise InferenceError(
+                f"column {field.name!r} is {found} in one data set and {field.type} in "
+                "another; read them apart, or give a schema",
+                feature=field.name,
+            )
+    return pa.schema(list(widest.values()))
 
 
 def observe_files(
