@@ -418,8 +418,6 @@ class _List:
         child = _items_of(array.values, array.offset * size, len(array) * size)
         items, item_faults = self._item(child)
         faults += _faults_of_rows(array, item_faults, lambda positions: positions // size)
-        if items is child and len(child) and array.type.equals(self._target, check_metadata=True):
-            return array, faults
         return _fixed_size_list(self._target, len(array), items, _null_mask(array)), faults
 
     def _from_offsets(self, array: pa.Array, faults: Faults) -> tuple[pa.Array, Faults]:
@@ -427,17 +425,14 @@ class _List:
         first, last = offsets[0], offsets[-1]
         child = _items_of(array.values, first, last - first)
         items, item_faults = self._item(child)
-        if item_faults:
-            faults += _faults_of_rows(
-                array,
-                item_faults,
-                lambda positions: np.repeat(np.arange(len(array)), np.diff(offsets))[positions],
-            )
+        faults += _faults_of_rows(
+            array,
+            item_faults,
+            lambda positions: np.repeat(np.arange(len(array)), np.diff(offsets))[positions],
+        )
         if len(items) != len(child):
             # See `_to_fixed_size`.
             return pa.nulls(0, self._target), faults
-        if items is child and len(child) and array.type.equals(self._target, check_metadata=True):
-            return array, faults
         if first:
             offsets = offsets - first
         target = self._target
@@ -446,15 +441,9 @@ class _List:
         mask = _null_mask(array)
         if pat.is_list_view(target) or pat.is_large_list_view(target):
             make = pa.ListViewArray if pat.is_list_view(target) else pa.LargeListViewArray
-            index = np.int32 if pat.is_list_view(target) else np.int64
-            starts, sizes = offsets[:-1].astype(index), np.diff(offsets).astype(index)
-            made = make.from_arrays(pa.array(starts), pa.array(sizes), items, target, mask=mask)
-            return made, faults
-        if pat.is_list(target):
-            make, index = pa.ListArray, np.int32
-        else:
-            make, index = pa.LargeListArray, np.int64
-        offsets = pa.array(offsets.astype(index, copy=False))
+            starts, sizes = offsets[:-1], np.diff(offsets)
+            return make.from_arrays(starts, sizes, items, target, mask=mask), faults
+        make = pa.ListArray if pat.is_list(target) else pa.LargeListArray
         return make.from_arrays(offsets, items, type=target, mask=mask), faults
 
     def _to_fixed_size(
