@@ -520,6 +520,12 @@ def test_from_wire(wire: Any, t: pa.DataType, values: Any) -> None:
         assert read(whole.slice(start), t).to_pylist() == values[start:]
 
 
+def test_no_value_of_a_list_of_a_fixed_size_stood_under_a_null() -> None:
+    nulls = pa.array([False, True, False])
+    wire = pa.ListArray.from_arrays([0, 2, 3, 5], pa.array([1, 2, 3, 4, 5]), mask=nulls)
+    assert read(wire, pa.list_(pa.int8(), 2)).to_pylist() == [[1, 2], None, [4, 5]]
+
+
 class Meters(pa.ExtensionType):  # type: ignore[misc]
     """A type as users define them, of which pyarrow makes no hash."""
 
