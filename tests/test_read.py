@@ -13,6 +13,7 @@ import fsspec
 import pyarrow as pa
 import pytest
 
+from tests.support import wire
 from tests.support.frames import example, examples, frame, records, sequence_example
 from tfrecord_io.compression import compressor
 from tfrecord_io.engines.local import count_rows, infer_schema, read_table, scan, write_table
@@ -551,6 +552,22 @@ class TestManifest:
         write(tmp_path / "b.tfrecord", {"n": 2, "new": 3, "x": value})
         table = read_table(tmp_path)
         assert table.schema == pa.schema([("n", pa.int16()), ("x", t), ("new", pa.int64())])
+        assert table["x"].to_pylist() == [None, value]
+
+    @pytest.mark.parametrize(
+        ("nulls", "feature", "t", "value"),
+        [
+            (pa.null(), wire.int64_list([]), pa.list_(pa.int64()), []),
+            (pa.list_(pa.null()), wire.float_list([1.5]), pa.list_(pa.float32()), [1.5]),
+            (pa.list_(pa.null(), 2), wire.int64_list([1, 2]), pa.list_(pa.int64(), 2), [1, 2]),
+        ],
+    )
+    def test_new_files_have_lists_where_there_were_nulls(self, tmp_path, nulls, feature, t, value):
+        write_table(pa.table({"x": pa.nulls(1, nulls)}), tmp_path)
+        payload = wire.example(wire.entry(b"x", feature))
+        (tmp_path / "z.tfrecord").write_bytes(frame(payload))
+        table = read_table(tmp_path)
+        assert table.schema.field("x").type == t
         assert table["x"].to_pylist() == [None, value]
 
     def test_partition_types(self, tmp_path):

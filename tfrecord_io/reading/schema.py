@@ -57,17 +57,23 @@ def file_schema_of(listing: Listing, seen_in_files: Observation | pa.Schema) -> 
     seen = [
         feature
         for feature in seen_in_files.features
-        if feature.name not in names or (feature.name in of_nulls and feature.with_values)
+        if feature.name not in names
+        or (feature.name in of_nulls and (feature.with_values or feature.empty))
     ]
     inferred = to_schema(replace(seen_in_files, features=tuple(seen)))
     types = {field.name: field.type for field in inferred}
     joined = [
-        field.with_type(types[field.name])
-        if field.name in types and is_nulls_of(field.type, types[field.name])
+        field.with_type(_of_nulls_and(types[field.name], field.type))
+        if field.name in types
         else field
         for field in known
     ]
     return pa.schema([*joined, *(field for field in inferred if field.name not in names)])
+
+
+def _of_nulls_and(inferred: pa.DataType, t: pa.DataType) -> pa.DataType:
+    """Return the type of values that were seen, and of nulls, or lists of them, of a type."""
+    return inferred if pat.is_null(t) else with_leaf(t, leaf_type(inferred))
 
 
 def check_unchanged(schema: pa.Schema, partitions: pa.Schema, listing: Listing) -> None:
