@@ -165,6 +165,22 @@ class TestFolders:
         convert([parquet / "2.parquet", parquet / "0.parquet"], tmp_path / "ds")
         assert read_table(tmp_path / "ds").to_pylist() == [*ROWS[20:], *ROWS[:10]]
 
+    @pytest.mark.parametrize("t", [pa.null(), pa.int32()])
+    def test_data_sets_and_files_whose_values_one_type_holds(
+        self, tmp_path: Path, t: pa.DataType
+    ) -> None:
+        for name, values in (("a", pa.array([None], t)), ("b", pa.array([2**40]))):
+            pq.write_table(pa.table({"x": values}), tmp_path / "x.parquet")
+            convert(tmp_path / "x.parquet", tmp_path / name, to_format="parquet")
+        # No manifest tells of it. Its name comes first.
+        added = pa.table({"x": pa.array([1], pa.int8()), "y": [2]})
+        pq.write_table(added, tmp_path / "b/added.parquet")
+        convert([tmp_path / "a", tmp_path / "b"], tmp_path / "ds")
+        assert read_table(tmp_path / "ds").to_pydict() == {
+            "x": [None, 1, 2**40],
+            "y": [None, 2, None],
+        }
+
     def test_memory_storage(self, parquet: Path) -> None:
         convert(parquet, "memory://test-convert/ds")
         convert("memory://test-convert/ds", "memory://test-convert/x.parquet")

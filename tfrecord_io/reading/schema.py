@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
@@ -167,17 +166,15 @@ def _unit_of(field: pa.Field, asked: pa.DataType, manifest: Manifest | None) -> 
 
 def _joined_schema(manifests: Iterable[Manifest]) -> pa.Schema:
     different = {id(manifest): manifest for manifest in manifests}.values()
-    is_tfrecord = all(manifest.file_format == "tfrecord" for manifest in different)
-    holds = holds_records_of if is_tfrecord else operator.eq
     written = [field for manifest in different for field in manifest.schema]
     widest: dict[str, pa.Field] = {}
     for field in written:
-        if holds(field.type, widest.setdefault(field.name, field).type):
+        if holds_records_of(field.type, widest.setdefault(field.name, field).type):
             widest[field.name] = field
     # At last: of int8, uint8 and int64 the third holds the others.
     for field in written:
         found = widest[field.name].type
-        if not holds(found, field.type):
+        if not holds_records_of(found, field.type):
             raise InferenceError(
                 f"column {field.name!r} is {found} in one data set and {field.type} in "
                 "another; read them apart, or give a schema",
