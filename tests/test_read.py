@@ -913,6 +913,8 @@ class TestMarks:
         for index, task in enumerate(plan.tasks):
             rows = [n for batch in read_task(worker, task) for n in batch["n"].to_pylist()]
             assert rows == list(range(20 * index, 20 * index + 20))
+        plan = plan_scan(folder, task_bytes=10 * size, codec=codec)
+        assert [task.rows for task in plan.tasks] == [10] * 10
 
     @pytest.mark.parametrize(
         ("mib", "count", "task_mib", "expected"),
@@ -924,6 +926,17 @@ class TestMarks:
         plan = plan_scan(path, task_bytes=int(task_mib * 2**20), cut_unmarked=True)
         found = [sum(len(batch) for batch in read_task(plan, task)) for task in plan.tasks]
         assert found == expected
+        (whole,) = plan_scan(path, task_bytes=2**26, cut_unmarked=True).tasks
+        assert (whole.rows, whole.search) == (count, False)
+
+    def test_tasks_smaller_than_what_is_between_marks(self, marked, codec):
+        folder, size = marked
+        plan = plan_scan(folder, task_bytes=5 * size, cut_unmarked=True, codec=codec)
+        # Each task looks for its start from the last mark on that is not behind it.
+        nearest = [((10 * k * size, 10 * k),) if k else () for k in range(10)]
+        assert [task.file.marks for task in plan.tasks] == [n for n in nearest for _ in "12"]
+        rows = [batch["n"].to_pylist() for task in plan.tasks for batch in read_task(plan, task)]
+        assert rows == [[*range(n, n + 5)] for n in range(0, 100, 5)]
 
     def test_errors_name_the_record_of_the_file(self, marked, codec):
         folder, size = marked

@@ -36,7 +36,7 @@ def _cut(
         starts = [file.size * place // count for place in range(count)]
         for start, end in zip(starts, (*starts[1:], None), strict=True):
             before = bisect.bisect_right(file.marks, start, key=lambda mark: mark[0])
-            nearest = file.marks[max(before - 1, 0) : before]
+            nearest = file.marks[before - 1 : before]
             yield ScanTask(file=file._replace(marks=nearest), start=start, end=end, search=True)
     else:
         yield whole_task(file)
