@@ -929,6 +929,12 @@ class TestMarks:
         (whole,) = plan_scan(path, task_bytes=2**26, cut_unmarked=True).tasks
         assert (whole.rows, whole.search) == (count, False)
 
+    def test_of_files_that_were_not_looked_at_no_rows_are_known(self, tmp_path):
+        for name in "ab":
+            write(tmp_path / f"{name}.tfrecord", *self.ROWS)
+        plan = plan_scan(tmp_path, task_bytes=2**26, cut_unmarked=True, sample_files=1)
+        assert [task.rows for task in plan.tasks] == [100, None]
+
     def test_tasks_smaller_than_what_is_between_marks(self, marked, codec):
         folder, size = marked
         plan = plan_scan(folder, task_bytes=5 * size, cut_unmarked=True, codec=codec)
