@@ -33,6 +33,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.formats.exact import leaves
 from tfrecord_io.manifest import Manifest, ManifestFile
 from tfrecord_io.options import Limits
+from tfrecord_io.reading.cuts import packed
 from tfrecord_io.reading.files import Selection
 from tfrecord_io.reading.plan import plan_scan
 from tfrecord_io.reading.tasks import read_task
@@ -940,8 +941,12 @@ class TestMarks:
         plan = plan_scan(folder, task_bytes=5 * size, cut_unmarked=True, codec=codec)
         # Each task looks for its start from the last mark on that is not behind it.
         nearest = [((10 * k * size, 10 * k),) if k else () for k in range(10)]
-        assert [task.file.marks for task in plan.tasks] == [n for n in nearest for _ in "12"]
-        rows = [batch["n"].to_pylist() for task in plan.tasks for batch in read_task(plan, task)]
+        tasks = [task for (task,) in packed(plan.tasks, None)]
+        assert [task.file.marks for task in tasks] == [n for n in nearest for _ in "12"]
+        # Which tasks that know where they start need no more.
+        known = plan_scan(folder, task_bytes=20 * size, codec=codec).tasks
+        assert {task.file.marks for group in packed(known, 100 * size) for task in group} == {()}
+        rows = [batch["n"].to_pylist() for task in tasks for batch in read_task(plan, task)]
         assert rows == [[*range(n, n + 5)] for n in range(0, 100, 5)]
 
     def test_errors_name_the_record_of_the_file(self, marked, codec):
