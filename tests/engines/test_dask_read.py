@@ -1,5 +1,6 @@
 """`read_tfrecord`: the same rows as `read_table`, in partitions, reading no more than it must."""
 
+import functools
 import gzip
 import os
 import subprocess
@@ -648,6 +649,23 @@ class TestCutting:
             url = f"zip://x.tfrecord::{tmp_path}/{name}.zip"
             frame = tfr.read_tfrecord(url, record_type="ByteArray", blocksize=1000)
             assert frame["byteArray"].compute().tolist() == payloads[::order]
+
+    def test_a_file_that_another_one_replaced(self, tmp_path):
+        path = tmp_path / "a.tfrecord"
+        payloads = [b"x" * 83] * 50 + [b"y" * 171] * 25
+        for order in (1, -1):
+            path.write_bytes(b"".join(map(framed, payloads[::order])))
+            os.utime(path, ns=(order + 2, order + 2))
+            frame = tfr.read_tfrecord(path, record_type="ByteArray", blocksize=1000)
+            assert frame["byteArray"].compute().tolist() == payloads[::order]
+
+    def test_a_compressed_file_that_was_said_to_be_plain(self, tmp_path):
+        path = tmp_path / "a.tfrecord"
+        path.write_bytes(gzip.compress(b"".join(framed(b"%d" % i) for i in range(2000))))
+        read = functools.partial(tfr.read_tfrecord, path, record_type="ByteArray", blocksize=1000)
+        with pytest.raises(tfr.CorruptDataError):
+            read(compression=None).partitions[0].compute()
+        assert len(read().partitions[0].compute()) == 2000
 
     def test_a_process_that_hops_can_fork(self, tmp_path):
         """As the workers of PyTorch's DataLoader begin while their parent reads ahead."""
