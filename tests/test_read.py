@@ -986,6 +986,15 @@ def test_limits(file):
         Limits(max_record_bytes=2**31)
 
 
+def test_names_of_several_files_count_together(tmp_path):
+    for name in "abc":
+        write(tmp_path / f"{name}.tfrecord", {name: 1})
+    assert infer_schema(tmp_path, limits=Limits(max_features=3)).names == ["a", "b", "c"]
+    with pytest.raises(LimitExceededError, match="max_features") as caught:
+        infer_schema(tmp_path, limits=Limits(max_features=2))
+    assert caught.value.path == str(tmp_path / "c.tfrecord")
+
+
 @pytest.mark.parametrize("pattern", ["", "/*", "/{part-00000,part}-*", "/p*/*.tfrecord"])
 def test_rows_come_as_they_were_written_however_many_files_there_are(
     tmp_path: Path, pattern: str
