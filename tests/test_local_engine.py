@@ -338,6 +338,21 @@ def test_the_file_is_closed_with_its_memory(tmp_path):
     assert buffer.to_pybytes() == b"content"
 
 
+def test_a_file_that_is_cut_short_before_it_is_mapped(tmp_path, monkeypatch):
+    path = tmp_path / "a"
+    path.write_bytes(examples(*rows(20_000)))
+    frames = [len(frame(example(**row))) for row in rows(20_000)]
+    real = source.MappedFile
+
+    def cut_and_map(handle, size):
+        os.truncate(path, sum(frames[:10_000]))
+        return real(handle, size)
+
+    monkeypatch.setattr(source, "MappedFile", cut_and_map)
+    with pytest.raises(DatasetChangedError, match=r"ended at byte \d+ when it was read"):
+        read_table(path, schema=pa.schema([("n", pa.int64())]))
+
+
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "keep"])
 @pytest.mark.parametrize("more", [0, 5, 20])
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec, more, on_corrupt):

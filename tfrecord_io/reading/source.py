@@ -210,8 +210,9 @@ class OpenFile:
             else:
                 self.source = _Read(handle, file.size, start, stop)
                 if options.memory_map:
-                    # Some network file systems map nothing, and some processes may map little.
-                    with contextlib.suppress(OSError):
+                    # Some network file systems map nothing, some processes may map little, and a
+                    # file that is shorter by now, of which reading it tells, is a ValueError.
+                    with contextlib.suppress(OSError, ValueError):
                         self.mapped = MappedFile(handle, file.size)
         except BaseException:
             self.close()
