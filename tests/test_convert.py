@@ -9,9 +9,11 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +36,7 @@ from tfrecord_io.conversion import graph, single_file, source
 from tfrecord_io.errors import (
     CorruptDataError,
     CorruptDataWarning,
+    DatasetChangedError,
     DatasetExistsError,
     EncodeError,
     OptionError,
@@ -164,6 +167,31 @@ class TestFolders:
     def test_a_list_of_sources(self, parquet: Path, tmp_path: Path) -> None:
         convert([parquet / "2.parquet", parquet / "0.parquet"], tmp_path / "ds")
         assert read_table(tmp_path / "ds").to_pylist() == [*ROWS[20:], *ROWS[:10]]
+
+    @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.avro"])
+    def test_a_file_that_is_cut_short_while_it_is_read(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """Where a line or a block ends, so that what is left is a sound file."""
+        path = tmp_path / name
+        write_table(pa.table({"n": range(300_000)}), tmp_path / "ds")
+        convert(tmp_path / "ds", path)
+        if name == "a.avro":
+            with path.open("rb") as file:
+                end = [block.offset for block in fastavro.block_reader(file)][-1]
+        else:
+            end = path.read_bytes().rindex(b"\n", 0, -1) + 1
+        real = source.conform
+
+        def cut(*args: Any) -> Iterator[pa.RecordBatch]:
+            for batch in real(*args):
+                os.truncate(path, end)
+                yield batch
+
+        monkeypatch.setattr(source, "conform", cut)
+        with pytest.raises(DatasetChangedError, match="the file was replaced since"):
+            convert(path, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize("t", [pa.null(), pa.int32()])
     def test_data_sets_and_files_whose_values_one_type_holds(

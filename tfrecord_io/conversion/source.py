@@ -288,6 +288,13 @@ def read_piece(
     ------
     pyarrow.RecordBatch or CorruptDataWarning
         Batches of the plan's schema, and what was left out.
+
+    Raises
+    ------
+    DatasetChangedError
+        The file is not the one that was planned, before it is read or after.
+    TFRecordError
+        What the format raises.
     """
     if plan.file_format is None or piece.piece is None:
         with contextlib.closing(decoding(plan.scan).run_all([piece.task], threads)) as tasks:
@@ -303,3 +310,7 @@ def read_piece(
         finished = finish(batch)
         if finished.num_rows:
             yield finished
+    if storage.local_path(file.path) is not None:
+        # No range of a store is read of another version. A local file may be cut short while it is
+        # read, or written anew, and text and Avro do not tell where they end.
+        opened.open().close()
