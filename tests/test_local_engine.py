@@ -354,6 +354,26 @@ def test_a_file_that_is_cut_short_before_it_is_mapped(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "keep"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_compressed_file_that_is_cut_short_where_a_member_ends(
+    tmp_path, monkeypatch, codec, threads, on_corrupt
+):
+    """What is left is a sound file."""
+    monkeypatch.setattr(source, "_CHUNK_BYTES", 4096)
+    path = tmp_path / "a.gz"
+    noise = os.urandom(1_000_000)
+    members = [gzip.compress(frame(noise), 1) for _ in range(40)]
+    path.write_bytes(b"".join(members))
+    options = {"record_type": "ByteArray", "batch_rows": 1, "on_corrupt": on_corrupt}
+    batches = read_plan(plan_scan(path, **options, codec=codec), threads=threads)
+    next(batches)
+    end = sum(map(len, members[:-1]))
+    os.truncate(path, end)
+    with pytest.raises(DatasetChangedError, match=f"ended at byte {end} when it was read"):
+        list(batches)
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "keep"])
 @pytest.mark.parametrize("more", [0, 5, 20])
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec, more, on_corrupt):
     monkeypatch.setattr(source, "_READ_BYTES", 4096)

@@ -31,12 +31,11 @@ from tfrecord_io.errors import (
     CorruptDataError,
     CorruptDataWarning,
     DamagedRange,
-    DatasetChangedError,
     LimitExceededError,
     TruncatedRecordError,
 )
 from tfrecord_io.options import Limits
-from tfrecord_io.reading.source import Source
+from tfrecord_io.reading.source import Source, ended_early
 
 # Payloads become objects one by one: no more of them at a time than a cache holds.
 _TAKEN_BYTES = 256 * 1024
@@ -254,12 +253,7 @@ def walk(
         buffer, start = source.window(offset, needed)
         there = buffer.size - start
         if there < needed and source.size is not None and offset + there < source.size:
-            raise DatasetChangedError(
-                f"the file ended at byte {offset + there} when it was read, and behind it when it "
-                "was listed; read the data set again",
-                offset=offset,
-                record=cursor.record,
-            )
+            raise ended_early(offset + there, offset=offset, record=cursor.record)
         if there <= 0:
             return
         if there < needed:

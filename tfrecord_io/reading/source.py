@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from tfrecord_io.compression import HEAD_BYTES, detect, normalize_compression
 from tfrecord_io.decompression import decompressor
-from tfrecord_io.errors import CompressionError, LimitExceededError
+from tfrecord_io.errors import CompressionError, DatasetChangedError, LimitExceededError
 from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.reading.ranges import Fetch, FirstRange, Ranges
@@ -196,7 +196,7 @@ class OpenFile:
             reader = handle = io.BytesIO(data)
         else:
             handle = storage.open_read(file.path, file.version)
-            reader = _InTurn(handle)
+            reader = _InTurn(handle, file.size)
         self._opened = handle
         try:
             head = b""
@@ -290,6 +290,18 @@ def head_of(fetch: Fetch, file: ScanFile) -> bytes:
     return bytes(fetch(0, min(HEAD_BYTES, file.size)))
 
 
+def ended_early(
+    end: int, *, offset: int | None = None, record: int | None = None
+) -> DatasetChangedError:
+    """Return the error of a file that is shorter than it was when it was listed."""
+    return DatasetChangedError(
+        f"the file ended at byte {end} when it was read, and behind it when it was listed; read "
+        "the data set again",
+        offset=offset,
+        record=record,
+    )
+
+
 class _Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
@@ -308,13 +320,16 @@ class _InTurn:
     The place is this object's own: a forked process shares that of the file with its parent.
     """
 
-    def __init__(self, handle: BinaryIO) -> None:
+    def __init__(self, handle: BinaryIO, size: int) -> None:
         self._handle = handle
+        self._size = size
         self._offset = 0
 
     def read(self, size: int, /) -> bytes:
         data = os.pread(self._handle.fileno(), size, self._offset)
         self._offset += len(data)
+        if not data and self._offset < self._size:
+            raise ended_early(self._offset)
         return data
 
 
