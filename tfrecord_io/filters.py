@@ -526,9 +526,14 @@ def possible_rows(
         reduce(lambda a, b: a & b, (_is_value(name, columns[name][row]) for name in columns))
         for row in range(table.num_rows)
     ]
+    # Of a null in a dictionary Arrow 25 says that it is a value; so values are compared.
+    fields = schema_without_views(schema)
+    values = pa.schema(
+        [f.with_type(f.type.value_type) if pat.is_dictionary(f.type) else f for f in fields]
+    )
     dataset = ds.FileSystemDataset.from_paths(
         [str(row) for row in range(table.num_rows)],
-        schema=schema_without_views(schema),
+        schema=values,
         format=ds.IpcFileFormat(),
         filesystem=pafs.LocalFileSystem(),
         partitions=known,
