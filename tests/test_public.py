@@ -35,7 +35,7 @@ LAYERS = (
     ("reading",),
     ("writing", "formats.writing"),
     ("records", "verification"),
-    ("train", "io", "python_io", "compat"),
+    ("train", "io", "data", "python_io", "compat"),
     ("engines", "conversion"),
     ("statistics", "repairs"),
     ("tensors",),

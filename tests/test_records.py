@@ -502,6 +502,8 @@ def test_every_store(store: Server) -> None:
         assert (len(reader), reader[6], reader[1]) == (13, RECORDS[6], b"one")
         assert reader.read(0) == (b"", 16)
         reader.close()
+        dataset = tfr.data.TFRecordDataset([url], compression or "", storage_options=options)
+        assert list(dataset) == [*RECORDS, b"last"]
     with pytest.raises(FileNotFoundError):
         tfr.TFRecordReader(f"{store.url}/none", storage_options=options)
 
@@ -511,6 +513,88 @@ def test_missing_folders_of_any_file_system_are_made() -> None:
     with tfr.TFRecordWriter(url) as writer:
         writer.write(b"x")
     assert list(tfr.TFRecordReader(url)) == [b"x"]
+
+
+# --- records of many files ------------------------------------------------------------------------
+
+
+def test_a_program_of_tensorflow_2_that_reads_records(tmp_path: Path) -> None:
+    """As TensorFlow's tutorial reads them, and Waymo's."""
+    program = """
+import tfrecord_io as tf
+
+def write(path, labels):
+    with tf.io.TFRecordWriter(path) as writer:
+        for label in labels:
+            feature = {"label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label]))}
+            example = tf.train.Example(features=tf.train.Features(feature=feature))
+            writer.write(example.SerializeToString())
+
+def labels(filenames, count):
+    raw_dataset = tf.data.TFRecordDataset(filenames)
+    for raw_record in raw_dataset.take(count):
+        example = tf.train.Example()
+        example.ParseFromString(raw_record.numpy())
+        yield example.features.feature["label"].int64_list.value[0]
+
+def count(filenames):
+    dataset = tf.data.TFRecordDataset(filenames, compression_type="")
+    return sum(len(bytearray(data.numpy())) > 0 for data in dataset)
+"""
+    names: dict[str, Any] = {}
+    exec(program, names)
+    paths = [str(tmp_path / name) for name in "ab"]
+    names["write"](paths[0], [5, 6])
+    names["write"](paths[1], [7])
+    assert list(names["labels"](paths, 10)) == [5, 6, 7]
+    assert list(names["labels"](paths, 1)) == [5]
+    assert names["count"](paths) == 3
+
+
+@pytest.mark.parametrize("compression", [None, "", "GZIP", "ZLIB"])
+def test_a_dataset_of_records(tmp_path: Path, compression: str | None) -> None:
+    write(tmp_path / "a", options=compression)
+    write(tmp_path / "b", [], compression)
+    write(tmp_path / "c", [b"last"], compression)
+    paths = [str(tmp_path / "a").encode(), tmp_path / "b", str(tmp_path / "c")]
+    dataset = tfr.data.TFRecordDataset(iter(paths), compression)
+    for _ in range(2):
+        assert list(dataset) == [*RECORDS, b"last"]
+        assert {type(record.numpy()) for record in dataset} == {bytes}
+    assert [type(record) for record in dataset.as_numpy_iterator()] == [bytes] * 13
+    assert list(tfr.data.TFRecordDataset(paths[2]).as_numpy_iterator()) == [b"last"]
+    assert list(pickle.loads(pickle.dumps(dataset.skip(11)))) == [b"four", b"last"]
+    assert list(tfr.data.TFRecordDataset([])) == []
+
+
+def test_parts_of_a_dataset_of_records(tmp_path: Path) -> None:
+    write(tmp_path / "a", [b"0", b"1", b"2"])
+    dataset = tfr.data.TFRecordDataset([tmp_path / "a", tmp_path / "none"])
+    assert list(dataset.take(3)) == [b"0", b"1", b"2"]
+    assert list(dataset.skip(1).take(2).skip(1)) == [b"2"]
+    assert list(dataset.take(2).skip(-1)) == list(dataset.take(0)) == []
+    assert list(dataset.take(2).take(-1)) == [b"0", b"1"]
+    assert list(dataset.take(2).skip(5)) == []
+    with pytest.raises(FileNotFoundError, match="none"):
+        list(dataset)
+
+
+def test_what_a_dataset_of_records_refuses(tmp_path: Path) -> None:
+    with pytest.raises(tfr.OptionError, match="gzip"):
+        tfr.data.TFRecordDataset(tmp_path, "gzip")
+    for count in (0, -2):
+        with pytest.raises(tfr.OptionError, match=f"num_parallel_reads is {count}"):
+            tfr.data.TFRecordDataset(tmp_path, num_parallel_reads=count)
+    dataset = tfr.data.TFRecordDataset(tmp_path / "a")
+    for part in (dataset, dataset.take(1)):
+        with pytest.raises(AttributeError, match=r"no 'map'.*tfrecord_io\.tf\.dataset"):
+            part.map(len)
+    write(tmp_path / "a", [b"x" * 100])
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
+    with pytest.raises(tfr.TruncatedRecordError, match=str(tmp_path / "a")):
+        list(dataset)
+    with pytest.raises(tfr.LimitExceededError, match="max_record_bytes"):
+        list(tfr.data.TFRecordDataset(tmp_path / "a", limits=tfr.Limits(max_record_bytes=9)))
 
 
 # --- the old names --------------------------------------------------------------------------------

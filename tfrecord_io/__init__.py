@@ -49,7 +49,7 @@ from tfrecord_io.records.writer import TFRecordWriter
 from tfrecord_io.verification import Fault, VerifyReport, verify
 
 if TYPE_CHECKING:
-    from tfrecord_io import compat, io, python_io, tf, torch, train
+    from tfrecord_io import compat, data, io, python_io, tf, torch, train
     from tfrecord_io.conversion import ConvertProgress, ConvertResult, convert
     from tfrecord_io.engines.dask import read_tfrecord, to_tfrecord
     from tfrecord_io.repairs import RepairReport, repair
@@ -107,6 +107,7 @@ __all__ = [
     "compute_statistics",
     "convert",
     "count_rows",
+    "data",
     "infer_schema",
     "io",
     "python_io",
@@ -140,7 +141,7 @@ _LAZY = {
 
 
 #: Modules that are public names, imported when they are first used.
-_LAZY_MODULES = ("compat", "io", "python_io", "tf", "torch", "train")
+_LAZY_MODULES = ("compat", "data", "io", "python_io", "tf", "torch", "train")
 
 
 def __getattr__(name: str) -> Any:

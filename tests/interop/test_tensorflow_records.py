@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,32 @@ def test_the_names_of_both_versions_are_there(tf: Any) -> None:
         assert names <= set(ours.__all__)
     old = tfr.compat.v1
     assert (old.io, old.python_io, old.train) == (tfr.io, tfr.python_io, tfr.train)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_files_take_turns_as_in_tensorflow(tf: Any, tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    paths = [str(tmp_path / str(number)) for number in range(rng.randint(1, 7))]
+    for path in paths:
+        records = [f"{path} {number}".encode() for number in range(rng.choice([0, 1, 2, 3, 5]))]
+        write(tfr.TFRecordWriter(path), records)
+    for count in (None, *range(1, 6)):
+        ours, theirs = (
+            module.data.TFRecordDataset(paths, num_parallel_reads=count) for module in (tfr, tf)
+        )
+        assert [*ours.as_numpy_iterator()] == [*theirs.as_numpy_iterator()]
+        assert [one.numpy() for one in ours] == [one.numpy() for one in theirs]
+        for part in (-1, 0, 1, 4, 50):
+            assert [*ours.take(part)] == [*theirs.take(part).as_numpy_iterator()]
+            assert [*ours.skip(part)] == [*theirs.skip(part).as_numpy_iterator()]
+
+
+def test_arguments_of_a_dataset_of_records(tf: Any) -> None:
+    names = ("filenames", "compression_type", "buffer_size", "num_parallel_reads", "name")
+    for dataset in (tfr.data.TFRecordDataset, tf.data.TFRecordDataset):
+        assert dataset.__init__.__code__.co_varnames[1:6] == names
+    assert tfr.data.AUTOTUNE == tf.data.AUTOTUNE
+    assert tfr.compat.v1.data is tfr.data
 
 
 @pytest.mark.parametrize("name", ["as_bytes", "as_text", "as_str", "as_str_any"])

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tfrecord_io import io, python_io, train
+from tfrecord_io import data, io, python_io, train
 
-__all__ = ["io", "python_io", "train"]
+__all__ = ["data", "io", "python_io", "train"]
