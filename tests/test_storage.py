@@ -237,6 +237,18 @@ class StorageContract:
         assert storage.tree(root).folders == ()
         storage.sync_folders([root])
 
+    def test_whether_a_folder_holds_more(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        assert not storage.holds_more(root, "a")
+        for name in ("a", "a.b"):
+            storage.make_folders(f"{root}/{name}")
+            put(storage, f"{root}/{name}/f", b"")
+            assert storage.holds_more(root, "a") is (name == "a.b")
+        storage.remove_tree(f"{root}/a.b")
+        assert not storage.holds_more(root, "a")
+        put(storage, f"{root}/b", b"")
+        assert storage.holds_more(root, "a")
+
     def test_folders_that_begin_alike(self, place: tuple[Storage, str]) -> None:
         storage, root = place
         for name in (".b[x]", ".a.1", "c"):

@@ -129,6 +129,29 @@ def test_every_store_has_the_same_tree(
     assert there.num_rows == 48
 
 
+@pytest.mark.parametrize("mode", ["error", "ignore"])
+def test_what_is_there_is_not_listed_to_be_refused(
+    s3_server: Server, monkeypatch: pytest.MonkeyPatch, mode: SaveMode
+) -> None:
+    url = f"{s3_server.url}/{uuid.uuid4().hex}"
+    table = pa.table({"p": range(20), "v": range(20)})
+    options = {"partition_by": "p", "storage_options": s3_server.storage_options}
+    tfr.write_table(table, url, **options)
+    call, lists = S3Storage._call, []
+
+    def call_in_small_pages(self: S3Storage, name: str, path: str, **arguments: Any) -> Any:
+        if name == "list_objects_v2":
+            lists.append(path)
+            arguments["MaxKeys"] = 1
+        return call(self, name, path, **arguments)
+
+    monkeypatch.setattr(S3Storage, "_call", call_in_small_pages)
+    expected = pytest.raises(DatasetExistsError) if mode == "error" else contextlib.nullcontext()
+    with expected:
+        assert tfr.write_table(table, url, mode=mode, **options).rows == 0
+    assert len(lists) < 10
+
+
 def test_what_fails_leaves_nothing(store: Server) -> None:
     write(store, OLD)
     bad = pa.table({"p": [1, 2], "v": pa.array([1, 2**63], pa.uint64())})

@@ -214,6 +214,10 @@ class FsspecStorage(StagesByRename):
                 (folders if details["type"] == "directory" else files).append(below)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
+    def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
+        tree = self.tree(path, skip)
+        return bool(tree.files or tree.folders)
+
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
         try:
             found = self._filesystem.ls(path, detail=True)

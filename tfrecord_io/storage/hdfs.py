@@ -263,6 +263,9 @@ class HdfsStorage(StagesByRename):
             (folders if is_folder else files).append(one[len(path) + 1 :])
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
+    def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
+        return any(one.path.rpartition("/")[2] != skip for one in self._entries(path))
+
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
         found = (one.path.rpartition("/")[2] for one in self._entries(path) if one.isdir)
         return sorted(name for name in found if name.startswith(start))

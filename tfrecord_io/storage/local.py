@@ -153,6 +153,9 @@ class LocalStorage(StagesByRename):
                     files.append(prefix + entry.name)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
+    def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
+        return any(entry.name != skip for entry in _scan(path))
+
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
         with contextlib.suppress(NotADirectoryError):
             found = (one.name for one in _scan(path) if one.is_dir(follow_symlinks=False))

@@ -203,6 +203,12 @@ class Storage(Protocol):
     def tree(self, path: str, skip: str | None = None) -> Tree:
         """Return everything below a folder, except its entry named `skip`."""
 
+    def holds_more(self, path: str, skip: str) -> bool:
+        """Return whether there is anything in a folder but its entry named `skip`.
+
+        Unlike `tree` this need not go through all of it.
+        """
+
     def folders(self, path: str, start: str) -> list[str]:
         """Return the names, sorted, of the folders in a folder that begin in some way.
 

@@ -216,16 +216,23 @@ class S3Storage:
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
         files, folders = [], []
-        for found in self._list(f"{path}/"):
-            below = found.path[len(path) + 1 :]
-            if below.partition("/")[0] == skip:
-                continue
+        for below in self._below(path, skip):
             folder = _folder_of(below)
             if folder is None:
                 files.append(below)
-            elif folder:
+            else:
                 folders.append(folder)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted({*folders})))
+
+    def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
+        return any(True for _ in self._below(path, skip))
+
+    def _below(self, path: str, skip: str | None) -> Iterator[str]:
+        """Give the objects of a folder, relative to it, without its own mark."""
+        for found in self._list(f"{path}/"):
+            below = found.path[len(path) + 1 :]
+            if below.partition("/")[0] != skip and _folder_of(below) != "":
+                yield below
 
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
         found = []

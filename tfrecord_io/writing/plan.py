@@ -158,11 +158,14 @@ def plan_write(
     )
     if _check_target(storage, root, mode):
         recover(staging)
+        if mode in ("error", "ignore"):
+            if _is_in_use(storage, root):
+                if mode == "ignore":
+                    return job
+                raise _exists(storage, root)
         # It may have been made for a job that is removed by now.
-        if storage.is_folder(root):
+        elif storage.is_folder(root):
             tree, manifest = _look(job, storage, root, time_zone)
-            if mode == "ignore" and _is_in_use(tree):
-                return job
             if mode == "append":
                 job = replace(job, first_task_index=first_added_task(tree, manifest))
     job_id = staging.set_up_job(owner_pid)
@@ -244,13 +247,13 @@ def refuse_existing(storage: Storage, root: str) -> None:
 
     Nothing is recovered or begun, so this can be asked before a long look at what is to be written.
     """
-    if storage.is_folder(root) and _is_in_use(storage.tree(root, skip=STAGING_NAME)):
+    if _is_in_use(storage, root):
         raise _exists(storage, root)
 
 
-def _is_in_use(tree: Tree) -> bool:
+def _is_in_use(storage: Storage, root: str) -> bool:
     """Return whether what is there keeps the modes "error" and "ignore" from writing."""
-    return bool(tree.files or tree.folders)
+    return storage.is_folder(root) and storage.holds_more(root, STAGING_NAME)
 
 
 def _exists(storage: Storage, root: str) -> DatasetExistsError:
@@ -265,12 +268,9 @@ def _look(
 ) -> tuple[Tree, Manifest | None]:
     """Return what is in the target, after checking what the mode asks of it."""
     tree = storage.tree(root, skip=STAGING_NAME)
-    if job.mode == "error" and _is_in_use(tree):
-        raise _exists(storage, root)
+    # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
     if job.mode == "overwrite":
         check_removable(storage, root, (*tree.files, *tree.folders))
-    # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
-    if job.mode not in ("append", "overwrite_partitions"):
         return tree, None
     manifest = read_manifest(storage, root)
     found = check_appended(job, storage, root, tree, manifest)
