@@ -57,6 +57,10 @@ def _read(records: Any) -> int:
     return sum(1 for _ in records)
 
 
+def _take_bytes(records: Any) -> int:
+    return sum(len(record.numpy()) for record in records)
+
+
 def _records(size: int, count: int, rounds: int) -> dict[str, float]:
     """Return thousands of records a second."""
     random = np.random.default_rng(size)
@@ -65,6 +69,7 @@ def _records(size: int, count: int, rounds: int) -> dict[str, float]:
     path = str(_FILE)
     _write(tfr.TFRecordWriter, records, 2500)
     assert list(iterate(path)) == list(tfr.TFRecordReader(path)) == (records * 3)[:2500]
+    assert [one.numpy() for one in tfr.data.TFRecordDataset(path)] == (records * 3)[:2500]
     seconds = _best(
         rounds,
         {
@@ -73,6 +78,8 @@ def _records(size: int, count: int, rounds: int) -> dict[str, float]:
             "read, tf.python_io": lambda: _read(iterate(path)),
             "read, tf.data": lambda: _read(tf.data.TFRecordDataset(path).as_numpy_iterator()),
             "read": lambda: _read(tfr.TFRecordReader(path)),
+            "numpy(), tf.data": lambda: _take_bytes(tf.data.TFRecordDataset(path)),
+            "numpy()": lambda: _take_bytes(tfr.data.TFRecordDataset(path)),
         },
     )
     _FILE.unlink()
