@@ -115,6 +115,30 @@ def test_a_data_set_in_the_root_of_a_store(tmp_path: Path, monkeypatch: pytest.M
     assert read_table("memory://").equals(read_table(tmp_path))
 
 
+def test_data_sets_below_the_root_of_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They were looked for in //ds, where there is no manifest and no commit.
+    monkeypatch.setattr(commit, "_READER_SECONDS", 0.0)
+    table = pa.table({"y": pa.array([1, 2], pa.int8()), "p": pa.array([1, 2], pa.int16())})
+    write_table(table, tmp_path / "ds", partition_by=["p"])
+    fs = fsspec.filesystem("memory")
+    monkeypatch.setattr(type(fs), "store", {})
+
+    def copy() -> None:
+        for path in (tmp_path / "ds").rglob("*"):
+            if path.is_file():
+                fs.pipe(f"/{path.relative_to(tmp_path).as_posix()}", path.read_bytes())
+
+    copy()
+    assert read_table("memory://").schema == table.schema
+    me = owner_of()
+    hold_turn(tmp_path / "ds", me, job_id(me), decided=True)
+    copy()
+    with pytest.raises(CommitConflictError, match="being published"):
+        read_table("memory://")
+
+
 def test_a_pattern_gives_partition_columns_below_its_fixed_part(copied: Server) -> None:
     options = {"storage_options": copied.storage_options}
     assert read_table(f"{copied.url}/**", **options).equals(TABLE)

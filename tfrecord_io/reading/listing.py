@@ -410,7 +410,7 @@ def _look_once(storage: Storage, root: str) -> _Look | FileInfo:
             depths = [names.index(name) for name in _OF_WRITERS if name in names]
             if depths:
                 depth = min(depths)
-                folder = "/".join((root, *names[:depth]))
+                folder = "/".join((root.rstrip("/"), *names[:depth])) or root
                 if names[depth] == SINK_LOG_NAME:
                     logs[folder].append("/".join(names[depth + 1 :]))
                     continue
