@@ -137,6 +137,12 @@ class TestParse:
             (">", 1, [2**63, 2**64 - 1]),
             ("!=", -1, [1, 2**63, 2**64 - 1]),
             ("<", 0, []),
+            ("in", [0, 1], [1]),
+            ("in", [-1, 1, 2**64], [1]),
+            ("in", [-1, 2**63], [2**63]),
+            ("not in", [-1], [1, 2**63, 2**64 - 1, None]),
+            ("=", np.int64(1), [1]),
+            ("in", [np.int64(-1), np.uint64(2**63)], [2**63]),
         ],
     )
     def test_integers_beyond_int64(self, op, value, kept):
@@ -261,8 +267,8 @@ class TestColumnsOf:
         assert columns_of(terms, table.schema) == ["date"]
         assert table.filter(expression(terms, table.schema))["date"].to_pylist() == [day, None]
 
-    @pytest.mark.parametrize("zero", [0.0, -0.0, 0, np.float32(0)])
-    @pytest.mark.parametrize("t", [pa.float32(), pa.float64(), pa.int64()])
+    @pytest.mark.parametrize("zero", [0.0, -0.0, 0, np.float32(0), decimal.Decimal(0)])
+    @pytest.mark.parametrize("t", [pa.float16(), pa.float32(), pa.float64(), pa.int64()], ids=str)
     def test_zeros_are_equal(self, zero, t):
         # As the scalars 0.0 and -0.0 are to pyarrow's comparisons.
         assert pc.equal(pa.scalar(-0.0), pa.scalar(0.0)).as_py()

@@ -70,13 +70,9 @@ class TextValue:
 
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
     found = _is_one_of(column, values)
-    zero = next((value for value in values if _is_zero(value)), None)
-    # Arrow looks for bits, so 0.0 would not find -0.0, which is equal. Of a null "in" is not null.
-    return found if zero is None else found | ((column == zero) & column.is_valid())
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and value == 0
+    # Arrow looks for bits, so 0.0 would not find -0.0, which is equal.
+    has_zero = any(_is_number(value) and value == 0 for value in values)
+    return found | column.isin([0.0, -0.0]) if has_zero else found
 
 
 def _is_one_of(column: pc.Expression, values: list[Any]) -> pc.Expression:
@@ -204,10 +200,13 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         value = _typed(value, t)
         if pat.is_decimal(t):
             return _compared_decimals(column, operator, value, t)
-        # Arrow (26.0.1) compares no halves.
         value = _widened(value)
         if pat.is_float16(t) and operator not in _OF_NULLS:
+            # Arrow (26.0.1) compares no halves.
             column = column.cast(pa.float32())
+        if pat.is_uint64(t) and operator in _OF_LISTS:
+            # Arrow would look for all in a type that has these as well.
+            value = [one for one in value if not _is_whole(one) or 0 <= one < 2 * _INT64_END]
         if (pat.is_float16(t) or pat.is_float32(t)) and operator in _OF_LISTS:
             # Arrow would look for infinity.
             value = [one for one in value if not _is_beyond_float32(one)]
@@ -238,6 +237,8 @@ def _typed(value: Any, t: pa.DataType) -> Any:
 def _widened(value: Any) -> Any:
     if isinstance(value, list):
         return [*map(_widened, value)]
+    if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
+        return int(value)
     return float(value) if isinstance(value, np.float16) else value
 
 
