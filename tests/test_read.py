@@ -513,6 +513,12 @@ class TestInference:
         assert (table.num_rows, table.num_columns) == (3, 0)
         assert read_table(tmp_path, record_type="ByteArray")["byteArray"].to_pylist() == [event] * 3
 
+    def test_records_without_a_feature_beside_a_data_set(self, tmp_path):
+        """Others have some: nothing says that the records are of another message."""
+        write_table(pa.table({"x": [1]}), tmp_path / "ds")
+        write(tmp_path / "ds" / "z", {})
+        assert read_table(tmp_path / "ds")["x"].to_pylist() == [1, None]
+
 
 class TestManifest:
     def test_its_types_and_counts(self, tmp_path):
@@ -842,6 +848,17 @@ class TestUnits:
         later = [("x", ">", MOMENT)]
         kept = read_table(tmp_path / "ds", columns=["n", "p"], schema=schema, filters=later)
         assert kept.to_pylist() == [{"n": 2, "p": 1}]
+
+    @pytest.mark.parametrize(
+        "make", [pa.list_view, pa.large_list_view, lambda t: pa.list_(pa.dictionary(pa.int8(), t))]
+    )
+    def test_another_form_in_the_same_unit(self, tmp_path, codec, make):
+        t = pa.timestamp("us")
+        write_table(pa.table({"x": pa.array([[MOMENT], None], pa.list_(t))}), tmp_path / "ds")
+        schema = pa.schema([("x", make(t))])
+        table = read_table(tmp_path / "ds", schema=schema, codec=codec)
+        assert table.schema == schema
+        assert table["x"].to_pylist() == [[MOMENT], None]
 
     def test_a_value_that_does_not_fit(self, tmp_path, codec):
         values = [MOMENT, MOMENT.replace(microsecond=7)]
