@@ -100,7 +100,7 @@ def _computed(operand: Any, read: Any, values: pd.DataFrame) -> Any:
         # As `isin` wraps its values.
         return operand.obj.__wrapped__
     is_column = isinstance(operand, Projection) and operand.frame._name == read._name
-    if operand.ndim == 1 and (is_column or operand._name == read._name):
+    if is_column and operand.ndim == 1:
         return values[operand.columns[0]]
     if isinstance(operand, _COMPARISONS):
         taken = [_computed(one, read, values) for one in operand._args]
