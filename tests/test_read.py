@@ -181,6 +181,15 @@ class TestValues:
         table = read_table(write(tmp_path / "a"), codec=codec)
         assert (table.num_rows, table.num_columns) == (0, 0)
 
+    def test_no_batch_is_empty(self, tmp_path):
+        good = records(*(example(n=n) for n in range(6)))
+        path = write(tmp_path / "a", data=good[:-1])
+        schema, none = pa.schema([("n", pa.int64())]), [("n", ">", 3)]
+        options = {"schema": schema, "batch_rows": 2, "filters": none, "on_corrupt": "keep"}
+        with pytest.warns(CorruptDataWarning):
+            batches = list(scan(path, **options))
+        assert [batch.to_pydict() for batch in batches] == [{"n": [4]}]
+
     def test_batch_rows(self, tmp_path):
         path = write(tmp_path / "a", *({"n": n} for n in range(10)))
         sizes = [batch.num_rows for batch in scan(path, batch_rows=4)]

@@ -480,6 +480,16 @@ class TestLaziness:
                 file.unlink()
             assert frame[frame["p"] != "k1"].compute().equals(found)
 
+    def test_partitions_of_which_nothing_is_kept_are_not_read(self, dataset):
+        (Path(dataset) / "_SUCCESS").unlink()
+        whole = tfr.read_tfrecord(dataset).compute()
+        for file in Path(dataset).rglob("p=k1/*"):
+            spoil(file)
+        # How many rows there are nobody knows.
+        frame = tfr.read_tfrecord(dataset, schema=TABLE.schema.remove(6), blocksize=None)
+        expected = whole["p"][whole["p"] != "k1"].tolist()
+        assert frame[frame["p"] != "k1"]["p"].compute().tolist() == expected
+
     @pytest.mark.parametrize("backend", ["pyarrow", "numpy_nullable", None])
     def test_a_predicate_on_folders_with_a_null(self, tmp_path, backend):
         table = pa.table(
@@ -534,6 +544,13 @@ class TestLaziness:
         frame = tfr.read_tfrecord(dataset, batch_rows=4)
         assert arrow(frame.head(3)).equals(TABLE.slice(0, 3))
         assert frame["s"].head(6).tolist() == TABLE["s"].to_pylist()[:6]
+
+    def test_head_without_the_last_rows(self, dataset):
+        frame = tfr.read_tfrecord(dataset, blocksize=None)
+        # Dask takes them for rows that are not there.
+        with pytest.warns(UserWarning, match="Insufficient elements"):
+            head = frame.head(-2)
+        assert arrow(head).equals(TABLE.slice(0, 23))
 
     def test_columns_that_are_not_chosen_are_not_decoded(self, tmp_path):
         (tmp_path / "a.tfrecord").write_bytes(examples({"x": 1, "y": b"bytes"}))
