@@ -397,6 +397,23 @@ def test_a_plain_file_is_opened_once_for_records_in_any_order(
 
 
 @pytest.mark.parametrize("options", [None, "GZIP"])
+def test_random_access_to_large_records(tmp_path: Path, options: object) -> None:
+    """Larger than what is fetched, decompressed, or taken from a file at a time."""
+    records = [random.Random(size).randbytes(size) for size in (100_000, 300_000, 5_000_000, 1)]
+    for path in (tmp_path / "a", f"memory://records-{uuid.uuid4().hex}/a"):
+        write(path, records, options)
+        with tfr.TFRecordReader(path, options) as reader:
+            assert [reader[number] for number in (3, 2, 1, 0)] == records[::-1]
+            offset, found = 0, []
+            for _ in records:
+                record, offset = reader.read(offset)
+                found.append(record)
+            assert found == records
+            with pytest.raises(IndexError, match="the file ends at or before"):
+                reader.read(offset)
+
+
+@pytest.mark.parametrize("options", [None, "GZIP"])
 def test_reading_from_offset_to_offset(tmp_path: Path, options: object) -> None:
     write(tmp_path / "a", options=options)
     reader = tfr.TFRecordReader(tmp_path / "a")

@@ -221,20 +221,20 @@ class TFRecordReader(Sequence[bytes]):
             try:
                 access = self._accessed(offset)
                 cursor = self._cursor()
+                cursor.seek(offset=offset, record=record or 0)
                 needed = size or HEADER_BYTES
                 while True:
                     data, start = access.window(offset, needed)
                     there = data.size - start
                     if there <= 0:
                         raise IndexError(f"the file ends at or before offset {offset}")
-                    cursor.seek(offset=offset, record=record or 0)
                     cursor.take(data.slice(0, start + min(there, needed)), start)
                     if cursor.payloads:
                         payload = cursor.payloads[0]
                         if size is not None:
                             self._check_index(offset, size, len(payload) + OVERHEAD_BYTES)
                         return payload
-                    if there < cursor.needed:
+                    if there < needed:
                         raise TruncatedRecordError(
                             f"the file ends inside a record: {there} of its {cursor.needed} "
                             "bytes are there; write or copy it again",
