@@ -21,6 +21,7 @@ import pytest
 import tfrecord_io as tfr
 from tests.support.servers import Server
 from tfrecord_io.codec.reference import frame
+from tfrecord_io.reading import ranges, source
 from tfrecord_io.reading.source import OpenFile
 from tfrecord_io.storage import open_storage, remote_sink
 
@@ -411,6 +412,33 @@ def test_random_access_to_large_records(tmp_path: Path, options: object) -> None
             assert found == records
             with pytest.raises(IndexError, match="the file ends at or before"):
                 reader.read(offset)
+
+
+@pytest.mark.parametrize("options", [None, "GZIP"])
+def test_what_a_store_gives_when_it_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, options: object
+) -> None:
+    """Not what stood in memory before, nor what stands behind the range that it did not give."""
+    monkeypatch.setattr(ranges, "_RANGE_BYTES", 256 * 1024)
+    monkeypatch.setattr(source, "_CHUNK_BYTES", 256 * 1024)
+    records = [random.Random(number).randbytes(100_000) for number in range(20)]
+    url = f"memory://records-{uuid.uuid4().hex}/a"
+    write(url, records, options)
+    filesystem = type(fsspec.filesystem("memory"))
+    cat_file, left = filesystem.cat_file, [1]
+
+    def fail_once(self: Any, path: str, start: int, end: int) -> bytes:
+        if start > 1_000_000 and left:
+            left.clear()
+            raise ConnectionError(errno.EIO, "the store did not answer")
+        return cat_file(self, path, start, end)
+
+    monkeypatch.setattr(filesystem, "cat_file", fail_once)
+    with tfr.TFRecordReader(url, options) as reader:
+        assert reader.read(0)[0] == records[0]
+        with pytest.raises(ConnectionError, match="the store did not answer"):
+            reader.read(15 * 100_016)
+        assert reader.read(15 * 100_016)[0] == records[15]
 
 
 @pytest.mark.parametrize("options", [None, "GZIP"])

@@ -224,7 +224,12 @@ class TFRecordReader(Sequence[bytes]):
                 cursor.seek(offset=offset, record=record or 0)
                 needed = size or HEADER_BYTES
                 while True:
-                    data, start = access.window(offset, needed)
+                    try:
+                        data, start = access.window(offset, needed)
+                    except BaseException:
+                        # What was on its way is lost: asked again, the file is opened anew.
+                        self._let_go()
+                        raise
                     there = data.size - start
                     if there <= 0:
                         raise IndexError(f"the file ends at or before offset {offset}")
