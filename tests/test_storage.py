@@ -1385,6 +1385,74 @@ def test_an_archive_that_is_none(tmp_path: Path, protocol: str) -> None:
     assert caught.value.path == f"{protocol}://::{tmp_path}/x"
 
 
+class _Refusing(_Quiet):
+    """Answers as servers do that have too much to do, or permit nothing."""
+
+    status: int
+    of: tuple[str, ...]
+
+    def send_head(self) -> Any:
+        if self.path.endswith(self.of):
+            self.send_error(self.status)
+            return None
+        return super().send_head()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "what"),
+    [
+        # Object stores answer 403 for what is not there, too, to who may not list it.
+        (403, FileNotFoundError, "No such file or directory"),
+        (404, FileNotFoundError, "No such file or directory"),
+        # Azure, of what needs a signature.
+        (409, FileNotFoundError, "No such file or directory"),
+        (429, OSError, "the server answers 429 Too Many Requests"),
+        (503, OSError, "the server answers 503 Service Unavailable"),
+    ],
+)
+def test_what_a_web_server_refuses_is_told_as_that(
+    tmp_path: Path, status: int, kind: type[OSError], what: str
+) -> None:
+    # fsspec says of all of them that the file is not there, and shows the password.
+    tfr.write_table(pa.table({"x": pa.array([1], pa.int8())}), tmp_path)
+    (part,) = tmp_path.glob("part-*")
+    answers = type("Answers", (_Refusing,), {"status": status, "of": ("/_SUCCESS", "/a.idx")})
+    handler = functools.partial(answers, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        place = f"127.0.0.1:{server.server_port}"
+        secret = f"http://me:hunter2@{place}"
+        for name in ("a.idx", "_SUCCESS"):
+            urls = f"{secret}/{name}", f"{secret}/{part.name}"
+            for file, index in (urls, urls[::-1]):
+                with pytest.raises(kind, match=what) as caught:
+                    tfr.TFRecordReader(file, index=index)
+                assert type(caught.value) is kind
+                assert caught.value.filename == f"http://{place}/{name}"
+                assert "hunter2" not in shown(caught.value)
+        # A manifest of which nobody knows whether it is there tells no types, and they count.
+        if kind is FileNotFoundError:
+            assert tfr.read_table(f"http://{place}/{part.name}") == pa.table({"x": [1]})
+        else:
+            with pytest.raises(OSError, match=what):
+                tfr.read_table(f"http://{place}/{part.name}")
+        server.shutdown()
+
+
+def test_a_web_server_that_went_away(tmp_path: Path) -> None:
+    (tmp_path / "a.tfrecord").write_bytes(framed(b"one"))
+    handler = functools.partial(_Quiet, directory=str(tmp_path))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+        reader = tfr.TFRecordReader(url)
+        server.shutdown()
+    # The file was told as removed.
+    with pytest.raises(OSError, match="the server did not answer") as caught:
+        reader.read(0)
+    assert caught.value.filename == url
+
+
 class _Expired(_Quiet):
     """As object stores answer once a signed URL has expired."""
 

@@ -53,6 +53,9 @@ _noting = threading.RLock()
 #: Those that are a web server's, or may be.
 _OF_WEB = {"http", "https", *CACHES}
 
+#: Of what servers have against requests, what they may not have against the next one.
+_MAY_CHANGE = {408, 425, 429}
+
 #: What makes a path a pattern to ``mv`` and ``rm`` of fsspec, which then find other files as well.
 _PATTERN = re.compile(r"[*?[]")
 
@@ -122,9 +125,8 @@ class FsspecStorage(StagesByRename):
     def info(self, path: str) -> FileInfo:  # noqa: D102
         try:
             details = self._filesystem.info(path)
-        except FileNotFoundError:
-            # Its own text may have the password in the URL.
-            raise not_found(self.url(path)) from None
+        except FileNotFoundError as error:
+            raise _not_there(error, self.url(path)) from None
         if details["type"] == "directory":
             raise is_a_folder(self.url(path))
         if details.get("size") is None:
@@ -180,13 +182,13 @@ class FsspecStorage(StagesByRename):
         return _noting if self._protocol in _NOTING else contextlib.nullcontext()
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        with self._alone():
+        with self._alone(), _answers(self.url(path)):
             try:
                 opened = self._filesystem.open(path, "rb")
             except KeyError as error:
                 # Of zip archives, up to fsspec 2026.7.
                 raise not_found(self.url(path)) from error
-            with opened as file, _answers(self.url(path)):
+            with opened as file:
                 data = limited(file.read(limit + 1), limit, self.url(path))
         if self._protocol in _OF_WEB and data.lstrip()[:1] == b"<":
             # A page in the place of what is not there. Nothing that is read so is HTML.
@@ -351,18 +353,44 @@ def _answers(url: str) -> Iterator[None]:
     """
     try:
         yield
+    except FileNotFoundError as error:
+        raise _not_there(error, url) from None
     except OSError:
         raise
     except Exception as error:
-        status = getattr(error, "status", None)
-        number = errno.EACCES if status in (401, 403) else errno.EIO
-        if isinstance(status, int):
-            what = f"the server answers {status} {getattr(error, 'message', '')}"
-        elif type(error).__module__.partition(".")[0] == "aiohttp":
-            what = f"the server's answer broke off ({type(error).__name__}); read again"
-        else:
+        refusal = _refusal(error, url)
+        if refusal is None:
             raise
-        raise OSError(number, what.rstrip(), url) from None
+        raise refusal from None
+
+
+def _not_there(error: FileNotFoundError, url: str) -> OSError:
+    """Return what is behind fsspec's error: it says so whatever a web server answers, or if none.
+
+    Its own text may have the password in the URL.
+    """
+    status = getattr(error.__cause__, "status", None)
+    if isinstance(status, int) and 400 <= status < 500 and status not in _MAY_CHANGE:
+        # Stores refuse in many ways what is not there, or may not be listed.
+        return not_found(url)
+    return _refusal(error.__cause__, url) or not_found(url)
+
+
+def _refusal(error: BaseException | None, url: str) -> OSError | None:
+    import asyncio
+
+    status = getattr(error, "status", None)
+    number = errno.EACCES if status in (401, 403) else errno.EIO
+    is_late = isinstance(error, asyncio.TimeoutError)
+    if isinstance(status, int):
+        what = f"the server answers {status} {getattr(error, 'message', '')}"
+    elif not is_late and type(error).__module__.partition(".")[0] != "aiohttp":
+        return None
+    elif is_late or isinstance(error, OSError):
+        what = f"the server did not answer ({type(error).__name__}); read again"
+    else:
+        what = f"the server's answer broke off ({type(error).__name__}); read again"
+    return OSError(number, what.rstrip(), url)
 
 
 def _last(path: str) -> str:
