@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import gzip
+import mmap
+import os
 import pickle
 import random
 import subprocess
@@ -439,6 +441,43 @@ def test_what_a_store_gives_when_it_is_asked_again(
         with pytest.raises(ConnectionError, match="the store did not answer"):
             reader.read(15 * 100_016)
         assert reader.read(15 * 100_016)[0] == records[15]
+
+
+@pytest.mark.parametrize("given", [0, 50])
+def test_a_store_that_gives_less_than_the_file_has(
+    monkeypatch: pytest.MonkeyPatch, given: int
+) -> None:
+    """Where it stops is no end of the file, behind which nobody looks for more records."""
+    url = f"memory://records-{uuid.uuid4().hex}/a"
+    write(url, [b"x" * 84] * 10)
+    filesystem = type(fsspec.filesystem("memory"))
+    cat_file = filesystem.cat_file
+    with tfr.TFRecordReader(url) as reader:
+        assert len(reader) == 10
+        monkeypatch.setattr(
+            filesystem, "cat_file", lambda *place, start, end: cat_file(*place, start, end)[:given]
+        )
+        for read in (lambda: reader[1], lambda: reader.read(100)):
+            with pytest.raises(tfr.DatasetChangedError, match=f"ended at byte {100 + given} "):
+                read()
+
+
+def test_a_local_file_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it may not be mapped; a mapped one ends the process."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENODEV, "no mapping")
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    monkeypatch.setattr(source, "_READ_BYTES", 1000)
+    write(tmp_path / "a", [b"x" * 999_984] * 3)
+    with tfr.TFRecordReader(tmp_path / "a") as reader:
+        assert reader.read(0)[1] == 1_000_000
+        os.truncate(tmp_path / "a", 2_000_000)
+        with pytest.raises(tfr.DatasetChangedError, match="ended at byte 2000000"):
+            reader.read(2_000_000)
+        with pytest.raises(IndexError, match="the file ends at or before"):
+            reader.read(3_000_000)
 
 
 @pytest.mark.parametrize("options", [None, "GZIP"])

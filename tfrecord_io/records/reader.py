@@ -33,7 +33,7 @@ from tfrecord_io.options import Limits, settings
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.reading.frames import PayloadCursor, walk
 from tfrecord_io.reading.ranges import Fetch
-from tfrecord_io.reading.source import OpenFile, Source, head_of, range_fetcher
+from tfrecord_io.reading.source import OpenFile, Source, ended_early, head_of, range_fetcher
 from tfrecord_io.records.index_files import read_index, record_starts
 from tfrecord_io.records.options import TFRecordOptions, compression_to_read, options_of
 from tfrecord_io.storage import Storage, open_storage
@@ -231,6 +231,8 @@ class TFRecordReader(Sequence[bytes]):
                         self._let_go()
                         raise
                     there = data.size - start
+                    if there < needed and access.size is not None and offset + there < access.size:
+                        raise ended_early(offset + there, offset=offset)
                     if there <= 0:
                         raise IndexError(f"the file ends at or before offset {offset}")
                     cursor.take(data.slice(0, start + min(there, needed)), start)
@@ -382,6 +384,7 @@ class _Access:
 
     def __init__(self, source: Source | _Ranged, close: Callable[[], None]) -> None:
         self._source = source
+        self.size: int | None = source.size
         self._reached = 0
         # A forked process shares the position of an open file with its parent.
         self._process = os.getpid()
@@ -405,16 +408,16 @@ class _Ranged:
 
     def __init__(self, fetch: Fetch, size: int) -> None:
         self._fetch = fetch
-        self._size = size
+        self.size = size
         self._begin = 0
         self._buffer = pa.py_buffer(b"")
 
     def window(self, offset: int, needed: int) -> tuple[pa.Buffer, int]:
         """See `tfrecord_io.reading.source.Source.window`."""
-        end = min(offset + needed, self._size)
+        end = min(offset + needed, self.size)
         if not self._begin <= offset <= end <= self._begin + self._buffer.size:
-            self._begin = min(offset, self._size)
-            end = min(max(end, offset + _RANGE_BYTES), self._size)
+            self._begin = min(offset, self.size)
+            end = min(max(end, offset + _RANGE_BYTES), self.size)
             self._buffer = pa.py_buffer(self._fetch(self._begin, end) if end > offset else b"")
         return self._buffer, min(offset - self._begin, self._buffer.size)
 
