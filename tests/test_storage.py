@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 import s3fs
+from fsspec.implementations.memory import MemoryFileSystem
 
 import tfrecord_io as tfr
 from tests.support.frames import frame as framed
@@ -1200,6 +1201,37 @@ def test_a_query_is_not_shown(tmp_path: Path, web_server: str, query: str) -> No
     with pytest.warns(CorruptDataWarning) as told:
         assert read(on_corrupt="skip_record").num_rows == 1
     assert "hunter2" not in str(caught.value) + str(told[0].message)
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_objects_that_mark_folders_of_other_stores(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Google's console makes an empty object ``folder/``, and gcsfs finds it among the files."""
+    base = f"/markers-{uuid.uuid4().hex}/t"
+    find, marked = MemoryFileSystem.find, [base]
+
+    def with_markers(self: Any, path: str, **options: Any) -> Any:
+        found = find(self, path, **{**options, "detail": True})
+        for folder in marked:
+            if folder.startswith(path):
+                found[f"{folder}/"] = {"name": f"{folder}/", "size": 0, "type": kind}
+        return found if options.get("detail") else list(found)
+
+    monkeypatch.setattr(MemoryFileSystem, "find", with_markers)
+    url = f"memory:/{base}"
+    table = pa.table({"x": [1, 2], "p": ["a", "b"]})
+    fsspec.filesystem("memory").makedirs(base)
+    tfr.write_table(table, url, partition_by="p")
+    marked += [f"{base}/p=a", f"{base}/p=c"]
+    assert tfr.read_table(url) == table
+    assert tfr.read_table(f"{url}/**") == table
+    assert tfr.verify(url).files == 2
+    tfr.write_table(table, url, partition_by="p", mode="append")
+    tfr.write_table(table, url, partition_by="p", mode="overwrite")
+    assert tfr.read_table(url) == table
+    storage, path = open_storage(url)
+    assert {name.rpartition("/")[0] for name in storage.tree(path).files} == {"", "p=a", "p=b"}
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -117,6 +117,8 @@ class FsspecStorage(StagesByRename):
             raise not_found(self.url(path))
         infos = []
         for name, details in found.items():
+            if _is_folder(name, details):
+                continue
             below = name.removeprefix(path).strip("/")
             if keep is None or not below or all(map(keep, below.split("/"))):
                 infos.append(self._told(name, details))
@@ -203,17 +205,17 @@ class FsspecStorage(StagesByRename):
         with _answers(self.url(pattern)):
             found = self._filesystem.glob(pattern, detail=True)
         return {
-            path: None if details["type"] == "directory" else self._told(path, details)
+            path.rstrip("/"): None if _is_folder(path, details) else self._told(path, details)
             for path, details in sorted(found.items())
         }
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
-        files: list[str] = []
-        folders: list[str] = []
+        files: set[str] = set()
+        folders: set[str] = set()
         for name, details in self._filesystem.find(path, withdirs=True, detail=True).items():
             below = name.removeprefix(path).strip("/")
             if below and below.partition("/")[0] != skip:
-                (folders if details["type"] == "directory" else files).append(below)
+                (folders if _is_folder(name, details) else files).add(below)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
@@ -391,6 +393,11 @@ def _refusal(error: BaseException | None, url: str) -> OSError | None:
     else:
         what = f"the server's answer broke off ({type(error).__name__}); read again"
     return OSError(number, what.rstrip(), url)
+
+
+def _is_folder(path: str, details: Mapping[str, Any]) -> bool:
+    """Return whether what was found is a folder, or an object that marks one, as gcsfs finds it."""
+    return path.endswith("/") or details.get("type") == "directory"
 
 
 def _last(path: str) -> str:
