@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -44,6 +46,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
 )
 from tfrecord_io.plan import TaskCommit, WriteJob
+from tfrecord_io.storage import range_file
 from tfrecord_io.writing.attempt import write_task
 
 ROWS = [{"a": n, "b": f"v{n}"} for n in range(30)]
@@ -168,29 +171,35 @@ class TestFolders:
         convert([parquet / "2.parquet", parquet / "0.parquet"], tmp_path / "ds")
         assert read_table(tmp_path / "ds").to_pylist() == [*ROWS[20:], *ROWS[:10]]
 
+    @pytest.mark.parametrize("is_local", [True, False])
     @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.avro"])
     def test_a_file_that_is_cut_short_while_it_is_read(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_local: bool
     ) -> None:
         """Where a line or a block ends, so that what is left is a sound file."""
         path = tmp_path / name
         write_table(pa.table({"n": range(300_000)}), tmp_path / "ds")
         convert(tmp_path / "ds", path)
+        data = path.read_bytes()
         if name == "a.avro":
-            with path.open("rb") as file:
-                end = [block.offset for block in fastavro.block_reader(file)][-1]
+            end = [block.offset for block in fastavro.block_reader(io.BytesIO(data))][-1]
         else:
-            end = path.read_bytes().rindex(b"\n", 0, -1) + 1
+            end = data.rindex(b"\n", 0, -1) + 1
+        memory = fsspec.filesystem("memory")
+        url = str(path) if is_local else f"memory:/{path}"
+        memory.pipe_file(str(path), data)
+        monkeypatch.setattr(range_file, "_BUFFER_BYTES", 64 * 1024)
         real = source.conform
 
         def cut(*args: Any) -> Iterator[pa.RecordBatch]:
             for batch in real(*args):
                 os.truncate(path, end)
+                memory.pipe_file(str(path), data[:end])
                 yield batch
 
         monkeypatch.setattr(source, "conform", cut)
         with pytest.raises(DatasetChangedError, match="the file was replaced since"):
-            convert(path, tmp_path / "out")
+            convert(url, tmp_path / "out")
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.parametrize("t", [pa.null(), pa.int32()])

@@ -310,7 +310,6 @@ def read_piece(
         finished = finish(batch)
         if finished.num_rows:
             yield finished
-    if storage.local_path(file.path) is not None:
-        # No range of a store is read of another version. A local file may be cut short while it is
-        # read, or written anew, and text and Avro do not tell where they end.
-        opened.open().close()
+    # A file may be cut short, or written anew, while it is read: text and Avro do not tell where
+    # they end, and not all stores hold each range to the version.
+    opened.open().close()
