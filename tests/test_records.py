@@ -12,6 +12,7 @@ import subprocess
 import sys
 import uuid
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -552,15 +553,37 @@ def test_other_compressions_are_found_by_content(tmp_path: Path) -> None:
         assert list(tfr.TFRecordReader(part)) == [b"one", b"two"]
 
 
+@pytest.mark.parametrize("act", [lambda reader: reader.read(0), list])
+def test_a_compression_that_was_said_is_not_looked_for(
+    tmp_path: Path, act: Callable[[tfr.TFRecordReader], object]
+) -> None:
+    for place in (str(tmp_path), f"memory://records-{uuid.uuid4().hex}"):
+        write(f"{place}/plain")
+        write(f"{place}/gzip", options="GZIP")
+        with pytest.raises(tfr.OptionError, match="the file is a plain TFRecord"):
+            act(tfr.TFRecordReader(f"{place}/plain", "GZIP"))
+        with pytest.raises(tfr.CorruptDataError):
+            act(tfr.TFRecordReader(os.fsencode(f"{place}/gzip"), ""))
+        assert act(tfr.TFRecordReader(os.fsencode(f"{place}/gzip"))) in (RECORDS, (b"", 16))
+
+
 def test_a_closed_reader_reads_nothing(tmp_path: Path) -> None:
     write(tmp_path / "a")
     reader = tfr.TFRecordReader(tmp_path / "a")
     assert reader[0] == b""
     reader.close()
     reader.close()
-    for act in (lambda: reader[0], lambda: iter(reader), lambda: len(reader)):
-        with pytest.raises(tfr.ClosedError, match="closed"):
-            act()
+    with tfr.TFRecordReader(tmp_path / "a") as left:
+        assert left.read(0)[0] == b""
+    for closed in (reader, left):
+        for act in (
+            lambda closed=closed: closed[0],
+            lambda closed=closed: closed.read(0),
+            lambda closed=closed: iter(closed),
+            lambda closed=closed: len(closed),
+        ):
+            with pytest.raises(tfr.ClosedError, match="closed"):
+                act()
 
 
 def test_a_reader_pickles_by_its_path(tmp_path: Path) -> None:

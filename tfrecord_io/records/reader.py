@@ -221,7 +221,7 @@ class TFRecordReader(Sequence[bytes]):
             try:
                 access = self._accessed(offset)
                 cursor = self._cursor()
-                cursor.seek(offset=offset, record=record or 0)
+                cursor.seek(offset=offset, record=0)
                 needed = size or HEADER_BYTES
                 while True:
                     try:
