@@ -26,7 +26,7 @@ from tests.support.servers import Server
 from tfrecord_io.codec.reference import frame
 from tfrecord_io.reading import ranges, source
 from tfrecord_io.reading.source import OpenFile
-from tfrecord_io.storage import open_storage, remote_sink
+from tfrecord_io.storage import generic, open_storage, remote_sink
 
 RECORDS = [b"", b"one", bytes(range(256)) * 100, b"four"] * 3
 
@@ -260,6 +260,25 @@ def test_a_remote_file_that_cannot_be_ended_is_none(monkeypatch: pytest.MonkeyPa
         with pytest.raises(OSError, match="the store is gone"):
             writer.close()
     writer.close()
+    assert not fsspec.filesystem("memory").find(url.rpartition("/")[0])
+
+
+def test_a_remote_file_of_which_a_part_cannot_be_sent_is_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The parts before it are there already, and would be taken for a file."""
+
+    def fail(self: object) -> str:
+        raise OSError(errno.EIO, "the store is gone")
+
+    url = f"memory://records-{uuid.uuid4().hex}/a"
+    writer = tfr.TFRecordWriter(url)
+    for _ in range(3):
+        writer.write(bytes(8 * 1024 * 1024))
+    with monkeypatch.context() as patch:
+        patch.setattr(generic._Stream, "finish", fail)
+        with pytest.raises(OSError, match="the store is gone"):
+            writer.close()
     assert not fsspec.filesystem("memory").find(url.rpartition("/")[0])
 
 

@@ -329,6 +329,7 @@ class _Stream:
 
     def __init__(self, storage: FsspecStorage, path: str) -> None:
         storage._check_folder(path.rpartition("/")[0])
+        self._storage = storage
         self._path = path
         self._file = storage._filesystem.open(path, "wb")
 
@@ -345,6 +346,9 @@ class _Stream:
     def cancel(self) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
+        with contextlib.suppress(OSError):
+            # A file that is closed is there, as far as it got.
+            self._storage.remove(self._path)
 
 
 @contextlib.contextmanager
