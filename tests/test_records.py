@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import mmap
@@ -279,6 +280,29 @@ def test_a_remote_file_of_which_a_part_cannot_be_sent_is_none(
         patch.setattr(generic._Stream, "finish", fail)
         with pytest.raises(OSError, match="the store is gone"):
             writer.close()
+    assert not fsspec.filesystem("memory").find(url.rpartition("/")[0])
+
+
+def test_a_remote_file_that_lacks_a_part_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leaves the block closes the file, by the error that tells of it as well."""
+    write_part, left = generic._Stream.add, [1]
+
+    def fail_once(self: Any, pieces: Any) -> None:
+        if left:
+            left.clear()
+            raise OSError(errno.EIO, "the store is gone")
+        write_part(self, pieces)
+
+    url = f"memory://records-{uuid.uuid4().hex}/a"
+    monkeypatch.setattr(generic._Stream, "add", fail_once)
+    with (
+        pytest.raises(OSError, match="the store is gone"),
+        tfr.TFRecordWriter(url) as writer,
+    ):
+        for _ in range(2):
+            with contextlib.suppress(OSError):
+                writer.write(bytes(8 * 1024 * 1024))
+    assert not left
     assert not fsspec.filesystem("memory").find(url.rpartition("/")[0])
 
 

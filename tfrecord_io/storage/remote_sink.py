@@ -91,13 +91,14 @@ class RemoteSink(Buffered):
         Starts the transfer; called with the first bytes that are sent.
     """
 
-    __slots__ = ("_begin", "_places", "_spool", "_transfer")
+    __slots__ = ("_begin", "_error", "_places", "_spool", "_transfer")
 
     def __init__(self, spool: Spool, begin: Callable[[], Transfer]) -> None:
         super().__init__()
         self._spool = spool
         self._begin = begin
         self._transfer: Transfer | None = None
+        self._error: BaseException | None = None
         #: What waits: first the places in the spool, then what is in memory.
         self._places: list[tuple[int, int]] = []
 
@@ -114,6 +115,7 @@ class RemoteSink(Buffered):
 
     def close(self) -> str:
         """Send the rest, and wait until all has arrived."""
+        self._check()
         if self._waiting() or self._transfer is None:
             self._send(self._waiting())
         assert self._transfer is not None
@@ -126,6 +128,11 @@ class RemoteSink(Buffered):
         if self._transfer is not None:
             self._transfer.cancel()
 
+    def _check(self) -> None:
+        # The bytes that it had are lost, so what comes behind them makes no file.
+        if self._error is not None:
+            raise self._error
+
     def _part_bytes(self) -> int:
         return PART_BYTES if self._transfer is None else self._transfer.part_bytes()
 
@@ -133,6 +140,7 @@ class RemoteSink(Buffered):
         return self.buffered + sum(end - start for start, end in self._places)
 
     def _send(self, size: int) -> None:
+        self._check()
         pieces: list[Piece] = []
         left = size
         while left and self._places:
@@ -143,6 +151,10 @@ class RemoteSink(Buffered):
             pieces.append(self._spool.get((start, end)))
             left -= end - start
         pieces += self._take(left)
-        if self._transfer is None:
-            self._transfer = self._begin()
-        self._transfer.add(pieces)
+        try:
+            if self._transfer is None:
+                self._transfer = self._begin()
+            self._transfer.add(pieces)
+        except BaseException as error:
+            self._error = error
+            raise
