@@ -36,7 +36,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import tfrecord_io as tfr
 from tests.support.frames import frame as framed
-from tests.support.memory_clients import http_error
+from tests.support.memory_clients import HdfsClient, NameNode, http_error
 from tests.support.servers import Server
 from tfrecord_io.commit.job import commit_job
 from tfrecord_io.errors import (
@@ -53,6 +53,7 @@ from tfrecord_io.errors import (
 from tfrecord_io.layout import is_data_name
 from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, redact
 from tfrecord_io.storage import generic as fsspec_storage
+from tfrecord_io.storage.hdfs import HdfsStorage
 from tfrecord_io.storage.remote_sink import Spool
 from tfrecord_io.storage.s3 import MARKER, S3Storage
 from tfrecord_io.writing.attempt import write_task
@@ -1232,6 +1233,18 @@ def test_objects_that_mark_folders_of_other_stores(
     assert tfr.read_table(url) == table
     storage, path = open_storage(url)
     assert {name.rpartition("/")[0] for name in storage.tree(path).files} == {"", "p=a", "p=b"}
+
+
+def test_what_is_discarded_on_hdfs_is_gone() -> None:
+    """As what a TFRecordWriter cannot finish: no folder is removed with it."""
+    client = HdfsClient(NameNode(time.time), lambda name, changes, call: call())
+    storage = HdfsStorage(client)
+    storage.make_folder("/a")
+    sink = storage.create_sink("/a/b", "/a/b")
+    for _ in range(3):
+        sink.write(bytes(8 << 20))
+    sink.discard()
+    assert not storage.exists("/a/b")
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -448,6 +448,9 @@ class _Stream:
             self._sender.wait()
         with contextlib.suppress(OSError), self._storage._own_errors(self._path):
             self._writer.close()
+        with contextlib.suppress(OSError):
+            # It is there, as far as it got.
+            self._storage.remove(self._path)
 
 
 def _blocks(pieces: Sequence[Piece], size: int) -> Iterator[bytes]:

@@ -117,7 +117,7 @@ class Sink(Protocol):
         """
 
     def discard(self) -> None:
-        """Give the file up; in stores that rename, its bytes stay until its folder is removed."""
+        """Give the file up; on local disk its bytes stay until its folder is removed."""
 
 
 class Storage(Protocol):
