@@ -310,6 +310,7 @@ def read_piece(
         finished = finish(batch)
         if finished.num_rows:
             yield finished
-    # A file may be cut short, or written anew, while it is read: text and Avro do not tell where
-    # they end, and not all stores hold each range to the version.
-    opened.open().close()
+    if not storage.checks_ranges:
+        # A file may be cut short, or written anew, while it is read, and text and Avro do not tell
+        # where they end.
+        opened.open().close()

@@ -82,6 +82,7 @@ class FsspecStorage(StagesByRename):
         What is put before the paths that it tells: "/" where it leaves it out.
     """
 
+    checks_ranges = False
     concurrency = close_concurrency = 8
 
     def __init__(self, filesystem: Any, protocol: str, begin: str = "") -> None:

@@ -101,6 +101,7 @@ class HdfsStorage(StagesByRename):
         Its client makes the calls.
     """
 
+    checks_ranges = True
     concurrency = close_concurrency = 16
 
     def __init__(self, filesystem: Any) -> None:

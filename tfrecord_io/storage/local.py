@@ -51,6 +51,7 @@ _REMOVE_PAUSE_SECONDS = 0.05
 class LocalStorage(StagesByRename):
     """Folders of this machine."""
 
+    checks_ranges = False
     concurrency = 1
     # A disk takes what several threads wait for in one go: thousands of files 2 to 5 times as fast.
     close_concurrency = 8

@@ -129,6 +129,9 @@ class Storage(Protocol):
     #: See `StagesBy`.
     stages_by: StagesBy
 
+    #: Whether all that is read of an open file is of the version that it had when it was opened.
+    checks_ranges: bool
+
     #: How many calls are worth making at the same time.
     concurrency: int
 

@@ -91,6 +91,7 @@ class S3Storage:
     """
 
     stages_by: StagesBy = "upload"
+    checks_ranges = True
     concurrency = close_concurrency = 32
 
     def __init__(self, filesystem: Any) -> None:
