@@ -261,6 +261,25 @@ def test_small_batches_are_put_together() -> None:
     assert rows == [50_000, 1, 2, 3, 1, 1, 1, 1]
 
 
+def test_rows_keep_their_order_whatever_the_sizes_of_their_batches() -> None:
+    kinds = [
+        *(pa.array([bytes(size)] * 2, pa.binary()) for size in (0, 200_000, 520_000, 600_000)),
+        pa.array([bytes(6_000_000)], pa.binary()),
+        pa.array([b""] * 5000, pa.binary()),
+        pa.array([b""] * 9000, pa.binary()),
+        pa.array([b"x"] * 3, pa.large_binary()),
+        pa.array([b"y"] * 3, pa.binary()).dictionary_encode(),
+    ]
+    for chosen in itertools.product(kinds, repeat=3):
+        ends = [*itertools.accumulate(map(len, chosen))]
+        batches = [
+            pa.record_batch({"n": pa.array(range(end - len(values), end)), "values": values})
+            for end, values in zip(ends, chosen, strict=True)
+        ]
+        numbers = [batch["n"] for batch in feed.gathered(batches)]
+        assert pa.concat_arrays(numbers).equals(pa.array(range(ends[-1])))
+
+
 @pytest.mark.parametrize("compression", ["gzip", "org.apache.hadoop.io.compress.GzipCodec"])
 def test_compressed_files(tmp_path: Path, compression: str) -> None:
     write_table(TABLE, tmp_path, partition_by="q", compression=compression, mode="append")

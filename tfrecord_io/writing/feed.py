@@ -190,11 +190,12 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     rows = size = 0
     for batch in batches:
         more = batch.nbytes if batch.num_rows < _SMALL_ROWS else _SMALL_BYTES
+        is_small = more < _SMALL_BYTES
         fits = rows + batch.num_rows <= _SMALL_ROWS and size + more <= _GATHERED_BYTES
-        if held and not (fits and batch.schema.equals(held[0].schema)):
+        if held and not (is_small and fits and batch.schema.equals(held[0].schema)):
             yield _joined(held)
             held, rows, size = [], 0, 0
-        if more >= _SMALL_BYTES or (not held and _has_dictionaries(batch.schema)):
+        if not is_small or (not held and _has_dictionaries(batch.schema)):
             yield batch
             continue
         held.append(batch)
