@@ -394,6 +394,25 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec,
     assert (caught.value.offset, caught.value.record) == (sum(frames[:whole]), whole)
 
 
+@pytest.mark.parametrize("on_corrupt", ["skip_record", "keep"])
+def test_a_file_that_is_cut_short_behind_a_damaged_record(tmp_path, monkeypatch, codec, on_corrupt):
+    monkeypatch.setattr(source, "_READ_BYTES", 4096)
+    path = tmp_path / "a"
+    whole = 9_000
+    end = len(examples(*rows(whole)))
+    data = bytearray(examples(*rows(10_000)))
+    # In the CRC of a payload.
+    data[end - 1] ^= 1
+    path.write_bytes(data)
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
+    options = {"memory_map": False, "batch_rows": 100, "codec": codec, "on_corrupt": on_corrupt}
+    batches = read_plan(plan_scan(path, schema=schema, **options), threads=1)
+    next(batches)
+    os.truncate(path, end)
+    with pytest.raises(DatasetChangedError, match=f"ended at byte {end} when it was read"):
+        list(batches)
+
+
 class TestManyFiles:
     @pytest.mark.parametrize("threads", [1, 2, 8])
     def test_in_order(self, tmp_path, threads):

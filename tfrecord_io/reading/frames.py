@@ -296,14 +296,14 @@ def walk_skipping(
         except CorruptDataError as error:  # noqa: PERF203 - once for each damaged place
             begin = cursor.offset
             try:
-                end, is_end = _behind(damage.passed(source, begin), codec, begin)
+                end = _behind(damage.passed(source, begin), codec, begin)
             except CompressionError:
-                end, is_end = None, True
+                end = None
             damage.add(begin, end, error.what)
             if end is not None:
                 cursor.seek(offset=end, record=cursor.record + 1)
             yield damage
-            if is_end:
+            if end is None:
                 return
         else:
             return
@@ -330,19 +330,17 @@ def find_start(source: Source, codec: Codec, offset: int, stop: int | None = Non
     return None
 
 
-def _behind(source: Source, codec: Codec, offset: int) -> tuple[int | None, bool]:
-    """Return where reading goes on behind a bad frame, and whether that is the file's end."""
+def _behind(source: Source, codec: Codec, offset: int) -> int | None:
+    """Return where reading goes on behind a bad frame; None for the end of a stream."""
     buffer, start = source.window(offset, HEADER_BYTES)
     if _is_header(codec, buffer, start):
         size = _frame_bytes(buffer, start)
         buffer, start = source.window(offset, size + HEADER_BYTES)
         there = buffer.size - start
-        if there == size:
-            return offset + size, True
-        if _is_header(codec, buffer, start + size):
-            return offset + size, False
+        if there == size or _is_header(codec, buffer, start + size):
+            return offset + size
     found = find_start(source, codec, offset + 1)
-    return (found, False) if found is not None else (source.size, True)
+    return found if found is not None else source.size
 
 
 def _is_header(codec: Codec, buffer: pa.Buffer, position: int) -> bool:
