@@ -446,6 +446,22 @@ class TestFailures:
         found.pop("in/2.parquet")
         assert found == before
 
+    @pytest.mark.filterwarnings("ignore::tfrecord_io.errors.CorruptDataWarning")
+    def test_a_row_is_told_where_it_is_one_of_the_file(self, tmp_path: Path) -> None:
+        data = bytearray(examples({"t": 0}, {"t": 1}, {"t": 10**13}))
+        path = tmp_path / "a.tfrecord"
+        path.write_bytes(data)
+        schema = pa.schema([("t", pa.timestamp("s"))])
+        with pytest.raises(EncodeError, match="beyond the years 1 to 9999") as caught:
+            convert(path, tmp_path / "a.csv", schema=schema)
+        assert (caught.value.path, caught.value.row) == (str(path), 2)
+        # In the payload of the first record, which is left out.
+        data[13] ^= 1
+        path.write_bytes(data)
+        with pytest.raises(EncodeError, match="beyond the years 1 to 9999") as caught:
+            convert(path, tmp_path / "a.csv", schema=schema, on_corrupt="skip_record")
+        assert (caught.value.path, caught.value.row) == (str(path), None)
+
     def test_a_failing_callback_aborts(self, parquet: Path, tmp_path: Path) -> None:
         def fail(progress: ConvertProgress) -> None:
             raise KeyboardInterrupt

@@ -87,7 +87,10 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
             with contextlib.closing(batches_of(piece)) as there:
                 yield from gathered(there)
 
-    row = pieces[0].row if len(pieces) == 1 and shared.source.scan.filter is None else 0
+    scan = shared.source.scan
+    leaves_out = scan.filter is not None or scan.options.on_corrupt == "skip_record"
+    counts_in_file = len(pieces) == 1 and not leaves_out
+    row = pieces[0].row if counts_in_file else 0
     try:
         with (
             ThreadPoolExecutor(shared.threads, "tfrecord-io-compress") as pool,
@@ -98,7 +101,7 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
     except EncodeError as error:
         if error.path is None and reading.piece is not None:
             error.path = reading.piece.task.file.url
-            if shared.source.scan.filter is not None or len(pieces) > 1:
+            if not counts_in_file:
                 # Counted in what is written, not in the file.
                 error.row = None
         raise
