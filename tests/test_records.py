@@ -9,6 +9,7 @@ import mmap
 import os
 import pickle
 import random
+import resource
 import subprocess
 import sys
 import uuid
@@ -247,6 +248,23 @@ def test_a_file_without_room_is_closed(options: str) -> None:
     writer.close()
     with pytest.raises(tfr.ClosedError, match="Writer is closed"):
         writer.write(b"y")
+
+
+@pytest.mark.parametrize("options", ["", "GZIP"])
+def test_a_file_that_lacks_records_takes_no_more(tmp_path: Path, options: str) -> None:
+    """What came behind the part of a record that is there could not be read."""
+    writer = tfr.TFRecordWriter(tmp_path / "a", options)
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, old[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            writer.write(random.Random(0).randbytes(300_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    for end in (writer.flush, lambda: writer.write(bytes(300_000)), writer.close):
+        with pytest.raises(OSError, match="too large"):
+            end()
+    assert (tmp_path / "a").stat().st_size == 1000
 
 
 def test_a_remote_file_that_cannot_be_ended_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,18 +49,31 @@ class _LocalFile:
         self._path = path
         # Buffering is what the waiting list does.
         self._file = open(path, "wb", buffering=0)  # noqa: SIM115, PTH123
+        self._error: BaseException | None = None
 
     def write(self, data: Any) -> None:
+        self._check()
         view = memoryview(data)
-        with naming(self._path):
-            while view:
-                view = view[self._file.write(view) :]
+        try:
+            with naming(self._path):
+                while view:
+                    view = view[self._file.write(view) :]
+        except BaseException as error:
+            self._error = error
+            raise
 
     def flush(self) -> None:
         """Nothing waits here."""
+        self._check()
 
     def close(self) -> None:
+        self._check()
         self._file.close()
+
+    def _check(self) -> None:
+        # The file lacks bytes, so what came behind them could not be read.
+        if self._error is not None:
+            raise self._error
 
     def discard(self) -> None:
         self._file.close()
