@@ -656,6 +656,19 @@ class TestCutting:
         monkeypatch.setattr(boundaries, "walk", None)
         assert frame["byteArray"].compute().tolist() == payloads
 
+    def test_an_index_of_another_file_spoils_no_read_without_it(self, tmp_path):
+        payloads = [b"x" * 999] * 1500 + [b"y" * 1234] * 500
+        for name, order in (("a", 1), ("b", -1)):
+            (tmp_path / name).write_bytes(b"".join(map(framed, payloads[::order])))
+        tfr.write_index(tmp_path / "b", tmp_path / "b.idx")
+        how = {"record_type": "ByteArray", "blocksize": 500_000}
+        frame = tfr.read_tfrecord(tmp_path / "a", index=tmp_path / "b.idx", **how)
+        with pytest.raises(tfr.CorruptDataError):
+            frame.compute()
+        # Of frames with one name Dask has one, as long as somebody holds it.
+        other = tfr.read_tfrecord(tmp_path / "a", **how)
+        assert other["byteArray"].compute().tolist() == payloads
+
     def test_files_of_one_name_in_two_archives(self, tmp_path):
         # What was found of the one once was taken for the other's, which is as long.
         payloads = [b"x" * 83] * 50 + [b"y" * 171] * 25

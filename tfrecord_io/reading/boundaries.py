@@ -64,7 +64,8 @@ class _Files:
 
     def of(self, task: ScanTask, locations: Sequence[str], compression: str | None) -> _Known:
         file = task.file
-        key = (*file.identity(locations), file.version, file.size, compression)
+        # With the marks: those of a wrong index must not spoil a read without it.
+        key = (*file.identity(locations), file.version, file.size, compression, file.marks)
         with self.lock:
             found = self.known.setdefault(key, _Known())
             self.known.move_to_end(key)

@@ -64,8 +64,8 @@ class Partitions(Sequence[Group]):
                 told: object = task
                 if isinstance(task, ScanTask):
                     file = task.file
-                    # The reader's name tells the locations.
-                    told = file.location, file.path, file.version, task.start, task.end
+                    # The reader's name tells the locations. Where records start may be told wrong.
+                    told = file.location, file.path, file.version, file.marks, *task[1:]
                 digest.update(f"{told!r},".encode())
             digest.update(b"|")
         self._token = digest.hexdigest()
