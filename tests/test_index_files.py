@@ -253,6 +253,21 @@ def test_an_index_without_room_leaves_the_one_before(file: Path, tmp_path: Path)
     assert files_of(tmp_path) == before
 
 
+def test_a_file_is_cut_where_records_start(tmp_path: Path) -> None:
+    """At the first one behind each MiB, once, and not at the end of the file."""
+    large = bytes(3 * 2**20)
+    with tfr.TFRecordWriter(tmp_path / "a") as writer:
+        for record in (large, b"x", large):
+            writer.write(record)
+    tfr.write_index(tmp_path / "a", tmp_path / "i")
+    size = (tmp_path / "a").stat().st_size
+    file = ScanFile(location=0, path=str(tmp_path / "a"), url="a", size=size, version="")
+    found = index_files.described_by(tmp_path / "i", None)(str(tmp_path / "a"), file)
+    # 16 bytes are around a payload.
+    first = len(large) + 16
+    assert (found.rows, found.marks) == (3, ((first, 1),))
+
+
 def test_one_target_that_is_refused_keeps_all_from_being_written(
     file: Path, tmp_path: Path
 ) -> None:

@@ -364,6 +364,16 @@ def test_a_forked_process_does_not_write_what_waits(tmp_path: Path) -> None:
     assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one", b"two"]
 
 
+def test_a_process_that_was_forked_twice_goes_on_with_what_waited(tmp_path: Path) -> None:
+    """As a daemon is begun."""
+    code = (
+        HELD + "import os\nif os.fork() or os.fork():\n    os.wait()\n    os._exit(0)\n"
+        "log.log(b'two')\nlog.writer.close()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "a")], check=True)
+    assert list(tfr.TFRecordReader(tmp_path / "a")) == [b"one", b"two"]
+
+
 FORKED = """
 import os, sys
 import tfrecord_io as tfr
