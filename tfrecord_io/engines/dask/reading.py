@@ -59,13 +59,18 @@ class Partitions(Sequence[Group]):
     def __init__(self, groups: Sequence[Group]) -> None:
         self._groups = tuple(groups)
         digest = hashlib.sha256()
+        marks: object = None
         for group in self._groups:
             for task in group:
                 told: object = task
                 if isinstance(task, ScanTask):
                     file = task.file
-                    # The reader's name tells the locations. Where records start may be told wrong.
-                    told = file.location, file.path, file.version, file.marks, *task[1:]
+                    # The reader's name tells the locations.
+                    told = file.location, file.path, file.version, *task[1:]
+                    if file.marks is not marks:
+                        # Where records start may be told wrong. A large file has many, once.
+                        marks = file.marks
+                        digest.update(f"{marks!r}".encode())
                 digest.update(f"{told!r},".encode())
             digest.update(b"|")
         self._token = digest.hexdigest()
