@@ -1071,13 +1071,22 @@ def test_no_credentials_in_texts() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+@contextlib.contextmanager
+def serving(folder: Path, handler: type[_Quiet]) -> Iterator[str]:
+    """Have a web server show a folder meanwhile, and give its URL."""
+    served = functools.partial(handler, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+
+
 @pytest.fixture
 def web_server(tmp_path: Path) -> Iterator[str]:
-    handler = functools.partial(_Quiet, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(tmp_path, _Quiet) as url:
+        yield url
 
 
 def test_files_of_a_web_server_are_read_at_their_size(tmp_path: Path, web_server: str) -> None:
@@ -1260,10 +1269,7 @@ class _WithoutListings(_Quiet):
 def test_many_files_of_a_web_server_that_lists_none(tmp_path: Path) -> None:
     # Of so many in one folder it is listed, where that is possible.
     records = [b"%d" % number for number in range(20)]
-    handler = functools.partial(_WithoutListings, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{server.server_port}"
+    with serving(tmp_path, _WithoutListings) as base:
         for record in records:
             with tfr.TFRecordWriter(tmp_path / record.decode()) as writer:
                 writer.write(record)
@@ -1272,7 +1278,6 @@ def test_many_files_of_a_web_server_that_lists_none(tmp_path: Path) -> None:
         )
         with pytest.raises(PermissionError, match="the server answers 403"):
             tfr.count_rows(base)
-        server.shutdown()
     assert read["byteArray"].to_pylist() == records
 
 
@@ -1308,12 +1313,9 @@ def test_pages_of_other_web_servers(
     tfr.write_table(table, tmp_path / "t", partition_by="p")
     if not has_manifest:
         (tmp_path / "t" / "_SUCCESS").unlink()
-    served = functools.partial(handler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/t"
+    with serving(tmp_path, handler) as base:
+        url = f"{base}/t"
         found = [tfr.read_table(one) for one in (url, f"{url}/*/*.tfrecord", f"{url}/**")]
-        server.shutdown()
     assert found == [table] * 3
 
 
@@ -1326,13 +1328,10 @@ class _BreakingOff(_Quiet):
 def test_a_web_server_that_breaks_off(tmp_path: Path) -> None:
     # aiohttp's error did not say which file it was.
     (tmp_path / "a.tfrecord").write_bytes(framed(b"one"))
-    handler = functools.partial(_BreakingOff, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+    with serving(tmp_path, _BreakingOff) as base:
+        url = f"{base}/a.tfrecord"
         with pytest.raises(OSError, match="the server's answer broke off") as caught:
             tfr.count_rows(f"{url}?signature=hunter2")
-        server.shutdown()
     assert caught.value.filename == url
 
 
@@ -1357,13 +1356,10 @@ class _WithOnePage(_WithPages):
 
 def test_a_web_server_with_one_page_for_all_folders(tmp_path: Path) -> None:
     # Its folders have no end, and were gone through for ever.
-    handler = functools.partial(_WithOnePage, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/a"
+    with serving(tmp_path, _WithOnePage) as base:
+        url = f"{base}/a"
         with pytest.raises(OSError, match="the same links in each folder") as caught:
             tfr.count_rows(url)
-        server.shutdown()
     assert caught.value.filename.startswith(f"{url}/")
 
 
@@ -1386,31 +1382,23 @@ def test_a_web_server_with_pages_for_what_is_not_there(
     # They were taken for notes of a commit.
     with tfr.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
         writer.write(b"one")
-    served = functools.partial(handler, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+    with serving(tmp_path, handler) as base:
+        url = f"{base}/a.tfrecord"
         found = [tfr.read_table(one, record_type="ByteArray") for one in (url, f"{url}?x=y")]
-        server.shutdown()
     assert [table["byteArray"].to_pylist() for table in found] == [[b"one"]] * 2
 
 
 def test_a_web_server_that_tells_no_sizes(tmp_path: Path) -> None:
     with tfr.TFRecordWriter(tmp_path / "a.tfrecord") as writer:
         writer.write(b"one")
-    handler = functools.partial(_WithoutSizes, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
-        try:
-            for read in (tfr.read_table, tfr.count_rows, tfr.verify):
-                with pytest.raises(
-                    OSError, match="file's size: fetch it, and read the copy"
-                ) as refused:
-                    read(url)
-                assert refused.value.filename == url
-        finally:
-            server.shutdown()
+    with serving(tmp_path, _WithoutSizes) as base:
+        url = f"{base}/a.tfrecord"
+        for read in (tfr.read_table, tfr.count_rows, tfr.verify):
+            with pytest.raises(
+                OSError, match="file's size: fetch it, and read the copy"
+            ) as refused:
+                read(url)
+            assert refused.value.filename == url
 
 
 def test_an_archive_behind_a_web_server_without_ranges(tmp_path: Path, web_server: str) -> None:
@@ -1462,11 +1450,8 @@ def test_what_a_web_server_refuses_is_told_as_that(
     tfr.write_table(pa.table({"x": pa.array([1], pa.int8())}), tmp_path)
     (part,) = tmp_path.glob("part-*")
     answers = type("Answers", (_Refusing,), {"status": status, "of": ("/_SUCCESS", "/a.idx")})
-    handler = functools.partial(answers, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        place = f"127.0.0.1:{server.server_port}"
-        secret = f"http://me:hunter2@{place}"
+    with serving(tmp_path, answers) as base:
+        secret = base.replace("//", "//me:hunter2@")
         for name in ("a.idx", "_SUCCESS"):
             urls = f"{secret}/{name}", f"{secret}/{part.name}"
             for file, index in (urls, urls[::-1]):
@@ -1474,25 +1459,21 @@ def test_what_a_web_server_refuses_is_told_as_that(
                     tfr.TFRecordReader(file, index=index)
                 is_missing = isinstance(caught.value, FileNotFoundError)
                 assert is_missing is (kind is FileNotFoundError)
-                assert caught.value.filename == f"http://{place}/{name}"
+                assert caught.value.filename == f"{base}/{name}"
                 assert "hunter2" not in shown(caught.value)
         # A manifest of which nobody knows whether it is there tells no types, and they count.
         if kind is FileNotFoundError:
-            assert tfr.read_table(f"http://{place}/{part.name}") == pa.table({"x": [1]})
+            assert tfr.read_table(f"{base}/{part.name}") == pa.table({"x": [1]})
         else:
             with pytest.raises(OSError, match=what):
-                tfr.read_table(f"http://{place}/{part.name}")
-        server.shutdown()
+                tfr.read_table(f"{base}/{part.name}")
 
 
 def test_a_web_server_that_went_away(tmp_path: Path) -> None:
     (tmp_path / "a.tfrecord").write_bytes(framed(b"one"))
-    handler = functools.partial(_Quiet, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/a.tfrecord"
+    with serving(tmp_path, _Quiet) as base:
+        url = f"{base}/a.tfrecord"
         reader = tfr.TFRecordReader(url)
-        server.shutdown()
     # The file was told as removed.
     with pytest.raises(OSError, match="the server did not answer") as caught:
         reader.read(0)
@@ -1519,10 +1500,8 @@ class _ExpiredBelow(_Quiet):
 @pytest.mark.parametrize("answers", [_Expired, _ExpiredBelow])
 def test_a_signed_url_that_expired_is_not_shown(tmp_path: Path, answers: type[_Quiet]) -> None:
     (tmp_path / "x").write_bytes(b"data")
-    handler = functools.partial(answers, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_port}/x"
+    with serving(tmp_path, answers) as base:
+        url = f"{base}/x"
         signed = f"{url}?X-Amz-Signature=hunter2"
         for look, asked in (
             (tfr.read_table, signed),
@@ -1533,7 +1512,6 @@ def test_a_signed_url_that_expired_is_not_shown(tmp_path: Path, answers: type[_Q
                 look(asked)
             assert "hunter2" not in shown(caught.value)
             assert caught.value.filename == url
-        server.shutdown()
 
 
 @pytest.mark.parametrize("url", ["s3a://AKIA:hunter2@b/x", "s3://AKIA:hunt/er2@b/x"])
