@@ -35,7 +35,7 @@ from tfrecord_io.errors import (
     TruncatedRecordError,
 )
 from tfrecord_io.options import Limits
-from tfrecord_io.reading.source import Source, ended_early
+from tfrecord_io.reading.source import Source, check_end
 
 # Payloads become objects one by one: no more of them at a time than a cache holds.
 _TAKEN_BYTES = 256 * 1024
@@ -252,8 +252,8 @@ def walk(
         offset, needed = cursor.offset, cursor.needed
         buffer, start = source.window(offset, needed)
         there = buffer.size - start
-        if there < needed and source.size is not None and offset + there < source.size:
-            raise ended_early(offset + there, offset=offset, record=cursor.record)
+        if there < needed:
+            check_end(offset + there, source.size, offset=offset, record=cursor.record)
         if there <= 0:
             return
         if there < needed:

@@ -290,16 +290,17 @@ def head_of(fetch: Fetch, file: ScanFile) -> bytes:
     return bytes(fetch(0, min(HEAD_BYTES, file.size)))
 
 
-def ended_early(
-    end: int, *, offset: int | None = None, record: int | None = None
-) -> DatasetChangedError:
-    """Return the error of a file that is shorter than it was when it was listed."""
-    return DatasetChangedError(
-        f"the file ended at byte {end} when it was read, and behind it when it was listed; read "
-        "the data set again",
-        offset=offset,
-        record=record,
-    )
+def check_end(
+    end: int, size: int | None, *, offset: int | None = None, record: int | None = None
+) -> None:
+    """Raise `DatasetChangedError` if a file ends before the size that it was listed with."""
+    if size is not None and end < size:
+        raise DatasetChangedError(
+            f"the file ended at byte {end} when it was read, and behind it when it was listed; "
+            "read the data set again",
+            offset=offset,
+            record=record,
+        )
 
 
 class _Readable(Protocol):
@@ -328,8 +329,8 @@ class _InTurn:
     def read(self, size: int, /) -> bytes:
         data = os.pread(self._handle.fileno(), size, self._offset)
         self._offset += len(data)
-        if not data and self._offset < self._size:
-            raise ended_early(self._offset)
+        if not data:
+            check_end(self._offset, self._size)
         return data
 
 

@@ -33,7 +33,7 @@ from tfrecord_io.options import Limits, settings
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.reading.frames import PayloadCursor, walk
 from tfrecord_io.reading.ranges import Fetch
-from tfrecord_io.reading.source import OpenFile, Source, ended_early, head_of, range_fetcher
+from tfrecord_io.reading.source import OpenFile, Source, check_end, head_of, range_fetcher
 from tfrecord_io.records.index_files import read_index, record_starts
 from tfrecord_io.records.options import TFRecordOptions, compression_to_read, options_of
 from tfrecord_io.storage import Storage, open_storage
@@ -231,8 +231,8 @@ class TFRecordReader(Sequence[bytes]):
                         self._let_go()
                         raise
                     there = data.size - start
-                    if there < needed and access.size is not None and offset + there < access.size:
-                        raise ended_early(offset + there, offset=offset)
+                    if there < needed:
+                        check_end(offset + there, access.size, offset=offset)
                     if there <= 0:
                         raise IndexError(f"the file ends at or before offset {offset}")
                     cursor.take(data.slice(0, start + min(there, needed)), start)
