@@ -28,7 +28,7 @@ from tfrecord_io.commit.staging import STAGING_NAME, Staging, is_link
 from tfrecord_io.compression import check_level, normalize_compression
 from tfrecord_io.errors import DatasetExistsError, LayoutError, OptionError
 from tfrecord_io.layout import EmptyPartition, format_segments
-from tfrecord_io.manifest import Manifest, read_manifest
+from tfrecord_io.manifest import read_manifest
 from tfrecord_io.options import (
     CodecName,
     Float64Mode,
@@ -41,7 +41,7 @@ from tfrecord_io.options import (
 )
 from tfrecord_io.plan import WriteJob
 from tfrecord_io.schema import check_writable, normal_schema, storage_type
-from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage
+from tfrecord_io.storage import LocalStorage, Storage, open_storage
 from tfrecord_io.storage.local import check_links
 from tfrecord_io.writing.part_writer import check_file_format
 
@@ -165,9 +165,7 @@ def plan_write(
                 raise _exists(storage, root)
         # It may have been made for a job that is removed by now.
         elif storage.is_folder(root):
-            tree, manifest = _look(job, storage, root, time_zone)
-            if mode == "append":
-                job = replace(job, first_task_index=first_added_task(tree, manifest))
+            job = replace(job, first_task_index=_first_task(job, storage, root, time_zone))
     job_id = staging.set_up_job(owner_pid)
     try:
         folder = storage.local_path(staging.job_folder(job_id))
@@ -263,15 +261,13 @@ def _exists(storage: Storage, root: str) -> DatasetExistsError:
     )
 
 
-def _look(
-    job: WriteJob, storage: Storage, root: str, time_zone: str
-) -> tuple[Tree, Manifest | None]:
-    """Return what is in the target, after checking what the mode asks of it."""
+def _first_task(job: WriteJob, storage: Storage, root: str, time_zone: str) -> int:
+    """Return the index of a job's first task, after checking the target for what the mode asks."""
     tree = storage.tree(root, skip=STAGING_NAME)
     # Folders may be those of a commit that is not decided yet: `plan_commit` looks at them.
     if job.mode == "overwrite":
         check_removable(storage, root, (*tree.files, *tree.folders))
-        return tree, None
+        return 0
     manifest = read_manifest(storage, root)
     found = check_appended(job, storage, root, tree, manifest)
     if found is None and (paths := [*filter(is_data_path, tree.files)]):
@@ -279,4 +275,4 @@ def _look(
         from tfrecord_io.writing.foreign_files import check_fit
 
         check_fit(job, storage, root, paths, time_zone)
-    return tree, manifest
+    return first_added_task(tree, manifest) if job.mode == "append" else 0
