@@ -264,6 +264,12 @@ class TestSingleFile:
         convert(parquet, tmp_path / "x.tfrecord", mode="append")
         assert len(data_files(tmp_path / "x.tfrecord")) == 6
 
+    def test_no_partitions_may_be_none(self, parquet: Path, tmp_path: Path) -> None:
+        convert(parquet, tmp_path / "x.tfrecord", partition_by=None)
+        assert (tmp_path / "x.tfrecord").is_file()
+        convert(parquet, tmp_path / "folder", partition_by=None)
+        assert len(data_files(tmp_path / "folder")) == 3
+
     def test_a_file_of_another_format_keeps_out_of_a_data_set(
         self, parquet: Path, tmp_path: Path
     ) -> None:

@@ -498,6 +498,14 @@ def test_errors_of_a_folders_file_count_rows_of_all_folders(tmp_path: Path) -> N
     assert caught.value.row == 2
 
 
+def test_no_partition_columns_may_be_none(tmp_path: Path) -> None:
+    table = pa.table({"a": [1, 2]})
+    write_table(table, tmp_path / "none", partition_by=None)
+    write_table(table, tmp_path / "left-out")
+    assert list(data_files(tmp_path / "none")) == ["part-00000-000.tfrecord"]
+    assert tree(tmp_path / "none") == tree(tmp_path / "left-out")
+
+
 def test_partition_values_that_cannot_be_written(tmp_path: Path) -> None:
     for value in ("", "a\0", "x" * 300):
         table = pa.table({"p": ["x", value], "v": [1, 2]})

@@ -101,7 +101,7 @@ def convert(
     columns: Sequence[str] | None = None,
     schema: pa.Schema | None = None,
     filters: Filters = None,
-    partition_by: str | Sequence[str] = (),
+    partition_by: str | Sequence[str] | None = (),
     mode: SaveMode = "error",
     record_type: RecordType = "Example",
     compression: str | None = None,
@@ -134,7 +134,7 @@ def convert(
         refused; only texts and decimals become the nearest float, within its range.
     filters : list of tuple, list of list of tuple, or pyarrow.compute.Expression, optional
         Keep the rows for which it is true, see `tfrecord_io.read_table`.
-    partition_by : str or sequence of str
+    partition_by : str or sequence of str, optional
         Columns that become ``key=value`` folders.
     mode : {"error", "overwrite", "append", "ignore", "overwrite_partitions"}
         What becomes of data that are there. A single file takes "error", "overwrite" and "ignore".
@@ -435,7 +435,9 @@ def _refuse_folder(target: str | os.PathLike[str], writes: str, options: dict[st
 
 
 def _is_file(
-    target: str | os.PathLike[str], partition_by: str | Sequence[str], options: dict[str, Any]
+    target: str | os.PathLike[str],
+    partition_by: str | Sequence[str] | None,
+    options: dict[str, Any],
 ) -> bool:
     text = os.fspath(target)
     if partition_by or text.endswith("/") or format_of_name(text) is None:

@@ -50,7 +50,7 @@ def plan_write(
     schema: pa.Schema,
     path: str | os.PathLike[str],
     *,
-    partition_by: str | Sequence[str] = (),
+    partition_by: str | Sequence[str] | None = (),
     mode: SaveMode = "error",
     record_type: RecordType = "Example",
     compression: str | None = None,
@@ -73,7 +73,7 @@ def plan_write(
         All columns, the partition columns among them. Nullable flags are held to.
     path : str or path-like
         The target folder; a local path or URL.
-    partition_by : str or sequence of str
+    partition_by : str or sequence of str, optional
         Columns that become ``key=value`` folders, outermost first, and stand in no record.
     mode : {"error", "overwrite", "append", "ignore", "overwrite_partitions"}
         What becomes of data that are there: refuse, replace all, add, write nothing, or replace
@@ -117,7 +117,7 @@ def plan_write(
     DatasetExistsError
         The mode is "error" and there are data, or the target is a file.
     """
-    names = _check_partitions(schema, partition_by)
+    names = _check_partitions(schema, () if partition_by is None else partition_by)
     choice("mode", mode, SaveMode)
     choice("record_type", record_type, RecordType)
     choice("float64", float64, Float64Mode)

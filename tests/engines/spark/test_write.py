@@ -198,7 +198,8 @@ def test_records_are_those_of_spark_tfrecord(classic, name, tmp_path):
     if case.batch.num_rows == 0:
         pytest.skip("a data set without rows has no part files here")
     frame = classic.createDataFrame(pa.Table.from_batches([case.batch])).coalesce(1)
-    tfr_spark.write_tfrecord(frame, str(tmp_path / "d"), record_type=case.record_type)
+    path = str(tmp_path / "d")
+    tfr_spark.write_tfrecord(frame, path, partition_by=None, record_type=case.record_type)
     (part,) = (tmp_path / "d").glob("part-*")
     assert part.read_bytes() == case.data
 

@@ -36,7 +36,7 @@ def write_table(
     path: str | os.PathLike[str],
     *,
     schema: pa.Schema | None = None,
-    partition_by: str | Sequence[str] = (),
+    partition_by: str | Sequence[str] | None = (),
     mode: SaveMode = "error",
     record_type: RecordType = "Example",
     compression: str | None = None,

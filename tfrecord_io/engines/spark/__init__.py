@@ -203,7 +203,7 @@ def write_tfrecord(
     df: DataFrame,
     path: str | os.PathLike[str],
     *,
-    partition_by: str | Sequence[str] = (),
+    partition_by: str | Sequence[str] | None = (),
     mode: SaveMode = "error",
     record_type: RecordType = "Example",
     compression: str | None = None,
@@ -221,7 +221,7 @@ def write_tfrecord(
         Of a classic or a Connect session, which need not be registered.
     path : str or path-like
         The target folder, as Spark resolves it.
-    partition_by : str or sequence of str
+    partition_by : str or sequence of str, optional
         Columns that become ``key=value`` folders.
     mode, record_type, compression, compression_level, max_records_per_file
         See `tfrecord_io.write_table`.
@@ -235,7 +235,7 @@ def write_tfrecord(
     pyspark.errors.AnalysisException
         The write is not possible; nothing was written.
     """
-    names = [partition_by] if isinstance(partition_by, str) else list(partition_by)
+    names = [partition_by] if isinstance(partition_by, str) else list(partition_by or ())
     session = df.sparkSession
     _know_source(session)
     given = {
