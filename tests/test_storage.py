@@ -32,6 +32,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 import s3fs
+from botocore.handlers import validate_bucket_name
 from fsspec.implementations.memory import MemoryFileSystem
 
 import tfrecord_io as tfr
@@ -1535,6 +1536,34 @@ def test_an_hdfs_url_that_no_configuration_completes(
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(OptionError, match=r"write hdfs://host:port/path.*HADOOP_CONF_DIR"):
         open_storage(url)
+
+
+_ACCOUNT = "arn:aws:s3:us-east-1:123456789012"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{_ACCOUNT}:accesspoint/my-ap",
+        f"{_ACCOUNT}:accesspoint:my-ap",
+        "arn:aws-cn:s3-object-lambda:cn-north-1:123456789012:accesspoint/my-ap",
+        "arn:aws:s3-outposts:us-west-2:123456789012:outpost/op-0a1/accesspoint/my-ap",
+        "arn:aws:s3-outposts:us-west-2:123456789012:outpost:op-0a1/accesspoint:my-ap",
+    ],
+)
+@pytest.mark.parametrize("key", ["", "x", "a:b/accesspoint/c"])
+def test_an_access_point_stands_in_the_place_of_a_bucket(name: str, key: str) -> None:
+    path = open_storage(f"s3a://{name}/{key}", {"anon": True})[1]
+    bucket, _, found = path.partition("/")
+    assert (bucket.replace(":", "/"), found) == (name.replace(":", "/"), key)
+    validate_bucket_name({"Bucket": bucket})
+    assert s3fs.S3FileSystem(anon=True).split_path(path)[:2] == (bucket, key)
+
+
+@pytest.mark.parametrize("name", ["arn:a", f"{_ACCOUNT}:accesspoint", f"{_ACCOUNT}:bucket/b"])
+def test_other_names_of_aws_are_no_access_points(name: str) -> None:
+    with pytest.raises(OptionError, match="names no access point of S3; write s3://arn:aws:s3:"):
+        open_storage(f"s3://{name}")
 
 
 def test_an_s3_url_without_a_bucket_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import errno
 import json
@@ -17,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+import s3fs
 
 import tfrecord_io as tfr
 from tests.support.datasets import PARTITION_BY, hard_table
@@ -527,6 +530,29 @@ def test_nothing_of_a_running_conversion_to_one_file_is_removed(
     convert(source, target, mode="overwrite", target_storage_options=options)
     assert foreign in {upload.upload_id for upload in storage.uploads(root)}
     storage.abort_uploads(storage.uploads(root))
+
+
+def test_an_access_point_of_s3(s3_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server takes the host, which has the names of access point and account, for a bucket."""
+    resolve = socket.getaddrinfo
+
+    def local(host: Any, *arguments: Any, **options: Any) -> Any:
+        is_ours = str(host).endswith(".localhost")
+        return resolve("127.0.0.1" if is_ours else host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", local)
+    by_host = copy.deepcopy(s3_server.storage_options)
+    client = by_host["client_kwargs"]
+    client["endpoint_url"] = client["endpoint_url"].replace("127.0.0.1", "localhost")
+    name = f"s3://arn:aws:s3:us-east-1:123456789012:accesspoint/{uuid.uuid4()}"
+    bucket = f"s3://{name.rpartition('/')[2]}-123456789012"
+    s3fs.S3FileSystem(**s3_server.storage_options).mkdir(bucket)
+    write_table(OLD, f"{bucket}/ds", partition_by="p", storage_options=s3_server.storage_options)
+    found = read_table(f"{name}/ds", filters=[("p", "=", 1)], storage_options=by_host)
+    assert found.equals(OLD.filter(pc.field("p") == 1).select(found.column_names))
+    convert(f"{name}/ds", f"{name}/x.parquet", storage_options=by_host)
+    with s3fs.S3FileSystem(**s3_server.storage_options).open(f"{bucket}/x.parquet") as file:
+        assert pq.read_table(file).num_rows == OLD.num_rows
 
 
 def test_one_file_on_s3_is_not_copied(

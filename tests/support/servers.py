@@ -146,7 +146,7 @@ def _start_s3(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
         *(weed, "mini", f"-dir={folder / 'data'}", f"-s3.config={config}", f"-bucket={_BUCKET}"),
         *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-master.telemetry=false", "-webdav=false"),
         *(f"-{service}.localSocket={folder}/data/{service}" for service in ("s3", "filer")),
-        *("-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"),
+        *("-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.domainName=localhost"),
         *(f"-{service}.port={port}" for service, port in ports.items()),
     ]
     # It makes them there whatever it is told, and leaves them.

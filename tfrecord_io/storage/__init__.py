@@ -56,6 +56,11 @@ _WITH_QUERY = re.compile(r"(?:.*::)?https?://[^?#]*[?#]", re.DOTALL)
 
 _BUCKET = re.compile(r"[A-Za-z0-9._-]{1,255}")
 
+#: The name of an access point, of Outposts and Object Lambda too, which stands in a bucket's place.
+_ACCESS_POINT = re.compile(
+    r"(?<=^s3://)arn:[^/]*:(?:outpost[:/][^:/]+[:/])?accesspoint[:/][^:/]+(?=/|$)"
+)
+
 #: Of Python's errors about arguments, which show names and no values.
 _OF_ARGUMENTS = re.compile(r"missing \d+ required|unexpected keyword argument")
 
@@ -112,6 +117,8 @@ def open_storage(
                 f"{redact(text)} has '::' in it, where fsspec would begin another URL; rename it"
             )
     if protocol == "s3" and not is_chain:
+        # Of one part, as all names of buckets: AWS takes either sign there.
+        text = _ACCESS_POINT.sub(lambda match: match[0].replace("/", ":"), text)
         _check_bucket(text)
     if text.startswith(("http:///", "https:///")) or text in ("http://", "https://"):
         raise OptionError(f"{text} names no host; write {protocol}://host/path")
@@ -185,7 +192,13 @@ def _check_bucket(url: str) -> None:
         raise OptionError(
             "an S3 URL has no credentials in it; give them as storage_options, key and secret"
         )
-    if not bucket.startswith("arn:") and not _BUCKET.fullmatch(bucket):
+    if bucket.startswith("arn:"):
+        if not _ACCESS_POINT.match(url, len("s3://")):
+            raise OptionError(
+                f"{url} names no access point of S3; write "
+                "s3://arn:aws:s3:region:account:accesspoint/name/path"
+            )
+    elif not _BUCKET.fullmatch(bucket):
         raise OptionError(
             f"{url} names the bucket {bucket!r}, and the names of buckets hold no other characters "
             "than letters, digits, '.', '-' and '_'"
