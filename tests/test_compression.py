@@ -1,4 +1,5 @@
 import bz2
+import errno
 import gzip
 import importlib
 import io
@@ -365,6 +366,36 @@ def test_zstd_frames_that_need_a_dictionary(known):
     what = rf"needs the dictionary {trained.dict_id()}, .*compress the file anew"
     with pytest.raises(CompressionError, match=what):
         unpack("zstd", made)
+
+
+class Breaking(Trickle):
+    """Gives what it has, and then an error, as a store that is gone."""
+
+    def __init__(self, data, most, error):
+        super().__init__(data, most)
+        self.error = error
+
+    def read(self, size=-1):
+        if piece := super().read(size):
+            return piece
+        raise self.error
+
+
+@pytest.mark.usefixtures("inflating")
+@pytest.mark.parametrize("compression", ALL)
+@pytest.mark.parametrize(
+    "error",
+    [TimeoutError(), ConnectionResetError(), OSError("no answer"), OSError(errno.EIO, "no answer")],
+)
+@pytest.mark.parametrize("size", [10, 1 << 20])
+def test_what_a_store_does_not_give_is_no_damage(compression, error, size):
+    # fsspec's time-outs have no number, as Arrow's errors for damaged streams have none.
+    data = squeeze(compression, MIXED)
+    stream = decompressor(compression, Breaking(data[: len(data) // 2], 20_000, error))
+    with pytest.raises(OSError) as caught:
+        while stream.read(size):
+            pass
+    assert caught.value is error
 
 
 @pytest.mark.parametrize("compression", HADOOP)

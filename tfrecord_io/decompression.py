@@ -112,7 +112,15 @@ def decompressor(compression: Compression, source: Source) -> Decompressor:
 
 
 class _Input:
-    """The source with a place, exact reads and errors."""
+    """The source with a place, exact reads and errors.
+
+    Attributes
+    ----------
+    offset : int
+        The bytes taken so far.
+    is_broken : bool
+        Whether the source raised an error of its own.
+    """
 
     def __init__(self, source: Source, compression: Compression) -> None:
         self._source = source
@@ -120,11 +128,12 @@ class _Input:
         self._pending: memoryview = memoryview(b"")
         self._head = b""
         self.offset = 0
+        self.is_broken = False
 
     def some(self, size: int = _STEP_BYTES) -> memoryview:
         """Return 1 to `size` bytes, or none at the end."""
         if not self._pending:
-            self._pending = memoryview(self._source.read(_STEP_BYTES))
+            self._pending = memoryview(self._read())
             self._look(self._pending)
         taken = self._pending[:size]
         self._pending = self._pending[size:]
@@ -156,6 +165,13 @@ class _Input:
         return self._plain() or CompressionError(
             f"the {self._compression} stream is damaged near compressed byte {self.offset}: {why}"
         )
+
+    def _read(self) -> bytes:
+        try:
+            return self._source.read(_STEP_BYTES)
+        except BaseException:
+            self.is_broken = True
+            raise
 
     def _look(self, data: memoryview | bytes) -> None:
         self._head += bytes(data[: FRAME_HEAD_BYTES - len(self._head)])
@@ -292,7 +308,8 @@ class _ZstdFrames(_Stepwise):
         except TFRecordError:
             raise
         except (pa.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
+            if self._taking.is_broken:
+                # Not what Arrow says of damage: many a store's errors have no number either.
                 raise
             raise self._taking.damaged(error) from error
         if not out:
