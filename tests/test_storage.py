@@ -12,6 +12,8 @@ import os
 import random
 import re
 import shutil
+import socket
+import struct
 import sys
 import tarfile
 import tempfile
@@ -1334,6 +1336,71 @@ def test_a_web_server_that_breaks_off(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="the server's answer broke off") as caught:
             tfr.count_rows(f"{url}?signature=hunter2")
     assert caught.value.filename == url
+
+
+class _Late(_Quiet):
+    """Begins to answer, and gives nothing more; to a question for a head it answers."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        outputfile.write(source.read(5))
+        outputfile.flush()
+        # For longer than the client waits.
+        time.sleep(1)
+        self.close_connection = True
+
+
+class _Reset(_Quiet):
+    """Ends the connection as one ends whose process, or machine, is gone."""
+
+    def copyfile(self, source: Any, outputfile: Any) -> None:
+        outputfile.write(source.read(5))
+        outputfile.flush()
+        linger = struct.pack("ii", 1, 0)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        self.close_connection = True
+        self.connection.close()
+
+
+@pytest.mark.parametrize("handler", [_Late, _Reset])
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip_record"])
+def test_a_web_server_that_answers_no_more(
+    tmp_path: Path, handler: type[_Quiet], compression: str | None, on_corrupt: Any
+) -> None:
+    # fsspec's error had no text at all, and aiohttp's no name of the file.
+    table = pa.table({"x": [*range(1000)]})
+    tfr.write_table(table, tmp_path / "t", compression=compression)
+    (part,) = (tmp_path / "t").glob("part-*")
+    (tmp_path / "t" / "_SUCCESS").unlink()
+    waits = {"client_kwargs": {"timeout": aiohttp.ClientTimeout(sock_read=0.2)}}
+    with serving(tmp_path, handler) as base:
+        url = f"{base}/t/{part.name}"
+        with pytest.raises(OSError, match=r"did not answer|broke off") as caught:
+            tfr.read_table(
+                f"{url}?signature=hunter2",
+                schema=table.schema,
+                on_corrupt=on_corrupt,
+                storage_options=waits,
+            )
+    assert caught.value.filename == url
+    assert "hunter2" not in shown(caught.value)
+
+
+class _Silent(_Quiet):
+    """Takes a question, and does not answer."""
+
+    def do_GET(self) -> None:
+        time.sleep(1)
+        self.close_connection = True
+
+
+@pytest.mark.parametrize("name", ["t", "t/*.tfrecord", "t/a.tfrecord"])
+def test_a_web_server_that_does_not_answer(tmp_path: Path, name: str) -> None:
+    waits = {"client_kwargs": {"timeout": aiohttp.ClientTimeout(sock_read=0.2)}}
+    with serving(tmp_path, _Silent) as base:
+        with pytest.raises(OSError, match="the server did not answer") as caught:
+            tfr.read_table(f"{base}/{name}", storage_options=waits)
+        assert caught.value.filename in (f"{base}/{name}", f"{base}/t", f"{base}/_SUCCESS")
 
 
 class _WithPages(_Quiet):

@@ -154,7 +154,8 @@ class FsspecStorage(StagesByRename):
             return bool(self._filesystem.isdir(path))
 
     def exists(self, path: str) -> bool:  # noqa: D102
-        return bool(self._filesystem.exists(path))
+        with _answers(self.url(path)):
+            return bool(self._filesystem.exists(path))
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         self._filesystem.invalidate_cache()
@@ -354,16 +355,14 @@ class _Stream:
 
 @contextlib.contextmanager
 def _answers(url: str) -> Iterator[None]:
-    """Raise what a web server refuses, or breaks off, as ``OSError``.
+    """Raise what a web server refuses, breaks off, or is late with, as ``OSError``.
 
-    aiohttp's own errors show signed URLs, or none at all.
+    aiohttp's own errors show signed URLs, or none at all, and fsspec's of late answers no text.
     """
     try:
         yield
     except FileNotFoundError as error:
         raise _not_there(error, url) from None
-    except OSError:
-        raise
     except Exception as error:
         refusal = _refusal(error, url)
         if refusal is None:
