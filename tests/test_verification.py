@@ -23,6 +23,7 @@ from tests.support.trees import data_files, tree
 from tfrecord_io.cli.main import program
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.reading import tasks
+from tfrecord_io.schema import wire_schema
 from tfrecord_io.storage import open_storage
 from tfrecord_io.storage.local import LocalStorage
 
@@ -201,6 +202,30 @@ def test_a_value_that_does_not_fit_and_a_record_that_ends_its_file(data: Path) -
         (str(part(data, 1)), len(FRAMES[0]), None),
     ]
     assert [fault.feature for fault in report.faults] == [None, "n", None, None, None]
+
+
+def test_columns_are_looked_at_once_for_all_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It was done for each file, and for all of them again behind each one that did not fit.
+    asked = 0
+
+    def counted(*arguments: Any, **options: Any) -> pa.Schema:
+        nonlocal asked
+        asked += 1
+        return wire_schema(*arguments, **options)
+
+    table = pa.table({"n": pa.array([1] * 40, pa.int8())})
+    tfr.write_table(table, tmp_path / "data", rows_per_task=1)
+    wrong = sorted((tmp_path / "data").glob("part-*"))[7::10]
+    for file in wrong:
+        file.write_bytes(frame(example(n=1000)))
+    monkeypatch.setattr(tasks, "wire_schema", counted)
+    report = tfr.verify(tmp_path / "data", threads=1)
+    told = [fault.path for fault in report.faults if fault.feature is not None]
+    assert told == [str(file) for file in wrong]
+    # The data set's and those of files without columns, at first and behind each misfit.
+    assert asked == 2 * (1 + len(wrong))
 
 
 def test_decimals_are_held_to_floats(tmp_path: Path) -> None:

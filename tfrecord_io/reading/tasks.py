@@ -540,9 +540,11 @@ def decoding(plan: ScanPlan, others: Mapping[str, ScanPlan] | None = None) -> Ru
     others = others or {}
     options = plan.options.decode_options()
     codec = get_codec(plan.options.codec)
+    # Many files share a plan.
+    plans = {id(one): one for one in (plan, *others.values())}
     wires = {
-        id(one): wire_schema(one.file_schema, reading=True, rounded=one.rounded)
-        for one in (plan, *others.values())
+        key: wire_schema(one.file_schema, reading=True, rounded=one.rounded)
+        for key, one in plans.items()
     }
     decoders = {key: codec.decoder(wire, options) for key, wire in wires.items()}
     # Views are of the file's own bytes.
