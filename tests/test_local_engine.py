@@ -413,6 +413,40 @@ def test_a_file_that_is_cut_short_behind_a_damaged_record(tmp_path, monkeypatch,
         list(batches)
 
 
+SMALL = [frame(example(n=n)) for n in range(10)]
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "skip_file", "keep"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_small_file_that_is_cut_short_when_it_is_read(tmp_path, monkeypatch, pack, on_corrupt):
+    """What is left is a sound file."""
+    path = tmp_path / "a"
+    pieces = [pack(one) for one in SMALL]
+    path.write_bytes(b"".join(pieces))
+    end = sum(map(len, pieces[:6]))
+    plan = plan_scan(path, schema=pa.schema([("n", pa.int64())]), on_corrupt=on_corrupt)
+    pread = os.pread
+
+    def cut_and_read(*place):
+        # By somebody else, once the file was looked at.
+        os.truncate(path, end)
+        return pread(*place)
+
+    monkeypatch.setattr(os, "pread", cut_and_read)
+    with pytest.raises(DatasetChangedError, match=f"ended at byte {end} when it was read"):
+        list(read_plan(plan, threads=1))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_small_file_that_comes_a_little_at_a_time(tmp_path, monkeypatch, pack):
+    # As some network file systems give files.
+    path = tmp_path / "a"
+    path.write_bytes(b"".join(pack(one) for one in SMALL))
+    pread, most = os.pread, len(pack(SMALL[0]))
+    monkeypatch.setattr(os, "pread", lambda file, size, place: pread(file, min(size, most), place))
+    assert read_table(path)["n"].to_pylist() == [*range(10)]
+
+
 class TestManyFiles:
     @pytest.mark.parametrize("threads", [1, 2, 8])
     def test_in_order(self, tmp_path, threads):

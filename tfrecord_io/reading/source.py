@@ -193,6 +193,7 @@ class OpenFile:
         reader: _Readable
         if file.size <= _SMALL_BYTES:
             data = storage.read_range(file.path, 0, file.size, file.version)
+            check_end(len(data), file.size)
             reader = handle = io.BytesIO(data)
         else:
             handle = storage.open_read(file.path, file.version)

@@ -109,7 +109,13 @@ class LocalStorage(StagesByRename):
         try:
             info = _file_info(path, os.fstat(descriptor))
             check_version(path, version, info.version)
-            return os.pread(descriptor, end - start, start)
+            data = os.pread(descriptor, end - start, start)
+            # Network file systems may give less at a time than there is.
+            while 0 < len(data) < min(end, info.size) - start and (
+                more := os.pread(descriptor, end - start - len(data), start + len(data))
+            ):
+                data += more
+            return data
         finally:
             os.close(descriptor)
 
