@@ -109,6 +109,14 @@ class TestValues:
         assert sum(share for _, _, share in x.histogram) == pytest.approx(1)
         assert (x.histogram[0][0], x.histogram[-1][1]) == (0, 100)
 
+    def test_numbers_too_far_apart_for_a_double_are_one_bin(self, tmp_path):
+        # NumPy warned of that.
+        ends = [1.7e308, -1.7e308]
+        tfr.write_table(pa.table({"x": [1, 2], "p": ends}), tmp_path / "far", partition_by="p")
+        p = features(tmp_path / "far")["p"].values
+        assert (p.min, p.mean, p.max) == (-1.7e308, 0, 1.7e308)
+        assert p.histogram == ((-1.7e308, 1.7e308, 1.0),)
+
     def test_distinct_values(self, dataset):
         found = features(dataset)
         for name, count in {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -416,9 +417,10 @@ def _histogram(sample: _Sample) -> tuple[tuple[float, float, float], ...]:
     values = values[np.isfinite(values)]
     if not len(values):
         return ()
-    low, high = values[0], values[-1]
-    if low == high or not np.isfinite(high - low):
-        return ((float(low), float(high), 1.0),)
+    # Of NumPy's own numbers the difference may be too large, of which it warns.
+    low, high = float(values[0]), float(values[-1])
+    if low == high or not math.isfinite(high - low):
+        return ((low, high, 1.0),)
     edges = np.linspace(low, high, _BINS + 1)
     starts = np.searchsorted(values, edges[:-1])
     shares = np.diff(starts, append=len(values)) / len(values)
