@@ -4,11 +4,13 @@ import math
 import subprocess
 import sys
 import zoneinfo
+from operator import eq, ge, gt, le, lt, ne
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pat
 import pytest
 
 from tests.support.frames import examples
@@ -599,6 +601,51 @@ def test_a_float_is_compared_with_decimals_by_its_exact_value():
     table = pa.table({"x": pa.array(map(decimal.Decimal, numbers), pa.decimal128(38, 0))})
     for term, rows in ((("=", 2.0**70), [0]), (("<", 2.0**70), [1]), (("in", [2.0**70]), [0])):
         assert kept_rows(table, expression(parse([("x", *term)]), table.schema)) == rows
+
+
+@pytest.mark.parametrize(
+    "t", [pa.int8(), pa.int32(), pa.int64(), pa.uint64(), pa.float16(), pa.float32(), pa.float64()]
+)
+@pytest.mark.parametrize("is_partition", [False, True])
+def test_integers_and_floats_are_compared_by_their_exact_values(tmp_path, t, is_partition):
+    # Arrow compares them by floats of 32 bits, and refuses integers from 2**24 on.
+    numbers = [0, 1, -1, 7, 20260105, 2**24 + 1, 2**31, 2**53 + 1, 2**62 + 1, 0.5, 2.5e7, math.inf]
+    numbers = [one for one in numbers if _is_in(t, one)]
+    known = pa.array(np.array(numbers, t.to_pandas_dtype()))
+    column = pa.chunked_array([known, pa.nulls(1, t)])
+    table = pa.table({"x": column, "row": range(len(column))})
+    by = "x" if is_partition else ()
+    write_table(table, tmp_path / "ds", partition_by=by, float64="cast")
+
+    def kept(name, value):
+        found = read_table(tmp_path / "ds", filters=[("x", name, value)])
+        return sorted(found["row"].to_pylist())
+
+    values = [0.5, -0.0, 7.0, 20260104.5, 20260105, 2.0e7, 25_000_000, 3e9, 2**40, 1e30, -1e30]
+    values += [math.inf, -math.inf, math.nan, np.float32(0.5), np.float32(2.5e7), np.float64(1e9)]
+    if pat.is_integer(t):
+        values += [2.0**62, 2.0**63, -(2.0**64)]
+    compare = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+    for value in values:
+        # Python compares integers and floats by their exact values.
+        exact = value.item() if isinstance(value, np.generic) else value
+        for name, holds in compare.items():
+            rows = [row for row, number in enumerate(numbers) if holds(number, exact)]
+            assert kept(name, value) == rows, (name, value)
+    for some in ([20260105], [25_000_000, 0.5], [0.5, 1, 2**24 + 1], [7.0, 1e30, None]):
+        rows = [row for row, number in enumerate([*numbers, None]) if number in some]
+        assert kept("in", some) == rows
+        assert kept("not in", some) == [row for row in range(len(table)) if row not in rows]
+
+
+def _is_in(t, number):
+    if pat.is_integer(t):
+        kind = np.iinfo(t.to_pandas_dtype())
+        return isinstance(number, int) and kind.min <= number <= kind.max
+    with np.errstate(over="ignore"):
+        # Records hold floats of 32 bits.
+        kind = np.float16 if pat.is_float16(t) else np.float32
+        return float(kind(number)) == number
 
 
 @pytest.mark.parametrize("by", ["p", ()])

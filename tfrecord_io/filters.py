@@ -207,9 +207,12 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         if pat.is_uint64(t) and operator in _OF_LISTS:
             # Arrow would look for all in a type that has these as well.
             value = [one for one in value if not _is_whole(one) or 0 <= one < 2 * _INT64_END]
-        if (pat.is_float16(t) or pat.is_float32(t)) and operator in _OF_LISTS:
-            # Arrow would look for infinity.
-            value = [one for one in value if not _is_beyond_float32(one)]
+        if operator in _OF_LISTS:
+            value = _in_kinds(value, t)
+        elif pat.is_integer(t) and _is_none_of(value, t):
+            return _beside(column, operator, value, t)
+        else:
+            value = _in_kind(value, t)
         if pat.is_timestamp(t) and t.tz is not None:
             value = _in_zone(operator, value, t)
         elif _is_beyond_int64(value):
@@ -242,8 +245,43 @@ def _widened(value: Any) -> Any:
     return float(value) if isinstance(value, np.float16) else value
 
 
-def _is_beyond_float32(value: Any) -> bool:
-    return isinstance(value, float) and math.isfinite(value) and abs(value) > _MOST_FLOAT32
+def _in_kind(value: Any, t: pa.DataType) -> Any:
+    """Return a float as an integer for a type of integers, and an integer as a float for floats.
+
+    Arrow (26.0.1) compares integers with floats as floats of 32 bits if these are enough for the
+    float, or the column's, and refuses integers from 2**24 on.
+    """
+    if pat.is_integer(t) and _is_float(value):
+        return int(value)
+    if pat.is_floating(t) and _is_whole(value) and abs(value) < 2 * _INT64_END:
+        return float(value) if float(value) == value else value
+    return value
+
+
+def _in_kinds(values: list[Any], t: pa.DataType) -> list[Any]:
+    """Return values without numbers that no row has, for which Arrow would look for others."""
+    known = [value for value in values if not _is_none_of(value, t)]
+    # It takes no list of floats and decimals.
+    are_plain = all(value is None or _is_whole(value) or _is_float(value) for value in known)
+    return [_in_kind(value, t) for value in known] if are_plain else known
+
+
+def _is_none_of(value: Any, t: pa.DataType) -> bool:
+    """Return whether a float is none of a type's integers, or a number none of its floats.
+
+    A float stands for the nearest one of 32 bits: it is none only if it is too large.
+    """
+    if pat.is_integer(t) and _is_float(value):
+        first, last = _units_of(t)
+        return not value.is_integer() or not first <= int(value) <= last
+    if pat.is_floating(t) and _is_whole(value) and abs(value) < 2 * _INT64_END:
+        return bool(float(value if pat.is_float64(t) else np.float32(value)) != value)
+    is_narrow = pat.is_float16(t) or pat.is_float32(t)
+    return is_narrow and isinstance(value, float) and _MOST_FLOAT32 < abs(value) < math.inf
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float | np.floating)
 
 
 def _in_zone(operator: str, value: Any, t: pa.DataType) -> Any:
@@ -283,17 +321,18 @@ def _compared_decimals(
 
 
 def _beside(column: pc.Expression, operator: str, value: Any, t: pa.DataType) -> pc.Expression:
-    """Compare decimals with a number that is none of their type."""
+    """Compare decimals or integers with a number that is none of their type."""
     number = Decimal(str(value))
     if operator == "!=":
         return column.is_valid()
     if operator in ("=", "==") or number.is_nan():
         return pc.scalar(False)
-    # The last decimal below the number tells the smaller ones from the larger ones.
-    below = min(math.floor(_units(number, t)), 10**t.precision - 1)
-    if below <= -(10**t.precision):
+    # The last value below the number tells the smaller ones from the larger ones.
+    first, end = _units_of(t)
+    below = min(math.floor(_units(number, t)), end)
+    if below < first:
         return pc.scalar(False) if operator in ("<", "<=") else column.is_valid()
-    last = decimals([below], t)[0]
+    last = decimals([below], t if pat.is_decimal(t) else pa.decimal128(20))[0]
     return column <= last if operator in ("<", "<=") else column > last
 
 
@@ -314,14 +353,22 @@ def _as_decimal(value: Any, t: pa.DataType) -> pa.Scalar | None:
     return None
 
 
+def _units_of(t: pa.DataType) -> tuple[int, int]:
+    """Return the first and the last value of a type of integers or decimals, in units."""
+    if pat.is_decimal(t):
+        return 1 - 10**t.precision, 10**t.precision - 1
+    values = np.iinfo(t.to_pandas_dtype())
+    return int(values.min), int(values.max)
+
+
 def _units(number: Decimal, t: pa.DataType) -> Fraction:
-    """Return a number in units of a type's last digit, or one as far from all of its decimals."""
+    """Return a number in units of a type's last digit, or one as far from all of its values."""
     if not number:
         return Fraction(0)
     if number.is_infinite() or abs(number.adjusted()) > _MOST_DIGITS:
         far = -_MOST_DIGITS if number.adjusted() < 0 else _MOST_DIGITS
         number = Decimal((int(number.is_signed()), (1,), far))
-    return Fraction(number) * Fraction(f"1e{t.scale}")
+    return Fraction(number) * Fraction(f"1e{t.scale if pat.is_decimal(t) else 0}")
 
 
 #: Decimals of Arrow have fewer, on either side of the point.
