@@ -255,6 +255,7 @@ class TestColumnsOf:
             ("date", ["2026-01-01"]),
             ("date", [datetime.date(2026, 1, 1), datetime.datetime(2026, 1, 1, 12)]),
             ("date", [datetime.datetime(2026, 1, 1, 0, 30)]),
+            ("date", [datetime.date(2026, 1, 1), pd.Timestamp("2026-01-01 00:00:00.000000001")]),
         ],
     )
     def test_a_list_is_not_cast_to_the_column(self, op, column, values):

@@ -421,7 +421,9 @@ def _problem_of(term: Term, field: pa.Field) -> str | None:
                 return problem
         if pat.is_date(field.type):
             for one in value:
-                if isinstance(one, datetime.datetime) and one.time() != datetime.time():
+                if isinstance(one, datetime.datetime) and (
+                    one.time() != datetime.time() or _type_of_nanoseconds(one) is not None
+                ):
                     return f"{one!r} is no date"
     return _problem(_compared(term, schema), schema)
 
