@@ -1,5 +1,6 @@
 import datetime
 import decimal
+import fractions
 import math
 import subprocess
 import sys
@@ -756,6 +757,10 @@ def test_columns_may_bear_any_name(tmp_path, filters):
         (("price", "==", True), "'price', which is decimal128.5, 2., with True"),
         (("price", "in", ["1.50", None]), "'price', which is decimal128.5, 2., with"),
         (("price", "in", [1.5, "1.50"]), "'price' with"),
+        (("price", ">", fractions.Fraction(3, 2)), "'price' with Fraction"),
+        (("price", "in", [fractions.Fraction(3, 2)]), r"'price' with .?Fraction"),
+        (("price", "<", np.timedelta64(1, "s")), "'price', which is decimal128.5, 2., with"),
+        (("price", "in", [np.timedelta64(1, "s"), None]), "'price', which is decimal128.5, 2., w"),
     ],
 )
 def test_decimals_are_compared_with_numbers_alone(tmp_path, partition_by, term, told):

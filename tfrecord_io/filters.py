@@ -13,7 +13,6 @@ import contextlib
 import datetime
 import itertools
 import math
-import numbers
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -337,14 +336,16 @@ def _beside(column: pc.Expression, operator: str, value: Any, t: pa.DataType) ->
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, numbers.Real | Decimal) and not isinstance(value, bool)
+    # NumPy's durations are integers to Python.
+    is_one = isinstance(value, int | float | np.integer | np.floating | Decimal)
+    return is_one and not isinstance(value, bool | np.timedelta64)
 
 
 def _as_decimal(value: Any, t: pa.DataType) -> pa.Scalar | None:
     if not _is_number(value):
         return None
     digits = Decimal(str(value))
-    is_binary = not isinstance(value, Decimal | numbers.Integral)
+    is_binary = not isinstance(value, Decimal | int | np.integer)
     for number in (Decimal(float(value)) if is_binary else digits, digits):
         if number.is_finite():
             units = _units(number, t)
