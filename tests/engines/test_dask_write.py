@@ -38,6 +38,7 @@ TABLE = pa.table(
 )
 
 DATE, UTC = datetime.date(2026, 1, 2), datetime.timezone.utc
+NEW_YEAR = datetime.datetime(2026, 1, 1, tzinfo=UTC)
 
 # Dask's own Parquet asks pandas 3 for what goes with pandas 4.
 BY_DASK = pytest.mark.filterwarnings("ignore:The inplace keyword in DataFrame")
@@ -375,6 +376,11 @@ class TestValues:
             (["4", 1, np.nan, 0.5, "2.5"], pa.float32(), [4.0, 1.0, None, 0.5, 2.5]),
             ([DATE, datetime.datetime(2026, 1, 2)], pa.date32(), [DATE, DATE]),
             ([["4"], np.array([1]), ["5"]], pa.list_(pa.int64()), [[4], [1], [5]]),
+            (
+                [pd.Timestamp("2026-01-01 01:00", tz="Europe/Paris"), None, "2026-01-01T00:00:00Z"],
+                pa.timestamp("us", "UTC"),
+                [NEW_YEAR, None, NEW_YEAR],
+            ),
         ],
     )
     def test_a_schema_is_for_values_of_any_kind(self, tmp_path, values, t, expected):

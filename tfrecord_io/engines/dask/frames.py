@@ -236,8 +236,10 @@ def _converted_apart(
         _converted(column[codes == code], wanted, is_given=True, may_be_wider=may_be_wider)
         for code in range(len(found))
     ]
+    # Times keep their zones until they are written, and there is one for a column.
+    undressed = [part.cast(_normal_type_of(part, column.name)) for part in parts]
     # Some may be float64 where others are float32.
-    tables = [pa.table({"values": part}) for part in parts]
+    tables = [pa.table({"values": part}) for part in undressed]
     values = pa.concat_tables(tables, promote_options="permissive")["values"]
     return values.take(pa.array(codes.argsort(kind="stable").argsort()))
 
