@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.frames import examples
 from tests.support.peaks import peak_bytes
@@ -225,6 +226,20 @@ class TestFolders:
         assert read_table("memory://test-convert/back").equals(TABLE)
         with pytest.raises(DatasetExistsError):
             convert("memory://test-convert/ds", "memory://test-convert/x.parquet")
+
+    @pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError("gone")], ids=type)
+    def test_a_store_that_does_not_answer_damages_nothing(
+        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+    ) -> None:
+        """Errors of Python and fsspec that have no number, as Arrow's of damage have none."""
+        convert(parquet, "memory://test-convert-late/x.parquet")
+
+        def fail(*_: Any, **__: Any) -> bytes:
+            raise error
+
+        monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
+        with pytest.raises(type(error)):
+            convert("memory://test-convert-late/x.parquet", tmp_path / "ds")
 
 
 class TestSingleFile:

@@ -335,7 +335,8 @@ def shortened(text: str) -> str:
 def damage_named(url: str) -> Iterator[None]:
     """Raise what pyarrow says of a damaged file as `CorruptDataError` with the file's path.
 
-    pyarrow's own IOError has no errno; errors of the store have one and pass.
+    pyarrow's own is an ``OSError`` without a number; those of stores have one, or are time-outs and
+    the like, and pass.
     """
     try:
         yield
@@ -353,7 +354,7 @@ def damage_named(url: str) -> Iterator[None]:
             path=url,
         ) from error
     except OSError as error:
-        if error.errno is not None:
+        if error.errno is not None or type(error) is not OSError:
             raise
         raise CorruptDataError(f"the file cannot be read: {said(error)}", path=url) from error
 
