@@ -16,7 +16,9 @@ from typing import Any
 import fsspec
 import pytest
 
+from tests.support.objects import Objects
 from tests.support.servers import Server, ServerMissingError, serve_hdfs, serve_s3
+from tfrecord_io import storage
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -120,7 +122,14 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
         classic.stop()
 
 
-@pytest.fixture(params=["local", "hdfs", "s3", "memory"])
+@pytest.fixture
+def objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of objects ``objects://``."""
+    fsspec.register_implementation("objects", Objects, clobber=True)
+    monkeypatch.setattr(storage.objects, "OBJECT_STORES", {"objects"})
+
+
+@pytest.fixture(params=["local", "hdfs", "s3", "memory", "objects"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """A fresh empty folder in each kind of store."""
     name = uuid.uuid4().hex
@@ -128,6 +137,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         folder = tmp_path / "store"
         folder.mkdir()
         yield Server(url=str(folder))
+    elif request.param == "objects":
+        request.getfixturevalue("objects")
+        yield Server(url=f"objects://{name}/store")
     elif request.param == "memory":
         files = fsspec.filesystem("memory")
         files.makedirs(f"/{name}")

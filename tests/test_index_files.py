@@ -11,6 +11,7 @@ import tracemalloc
 from array import array
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
@@ -309,6 +310,9 @@ def test_stores(store: Server) -> None:
     with tfr.TFRecordWriter(f"{store.url}/a", storage_options=options) as writer:
         writer.write(b"one")
     tfr.write_index(f"{store.url}/a", f"{store.url}/index/a.idx", storage_options=options)
+    # And no mark of a folder beside it.
+    filesystem, place = fsspec.core.url_to_fs(f"{store.url}/index", **options)
+    assert [found.rpartition("/")[2] for found in filesystem.find(place)] == ["a.idx"]
     reader = tfr.TFRecordReader(
         f"{store.url}/a", index=f"{store.url}/index/a.idx", storage_options=options
     )

@@ -35,11 +35,12 @@ import pyarrow.fs
 import pytest
 import s3fs
 from botocore.handlers import validate_bucket_name
-from fsspec.implementations.memory import MemoryFileSystem
+from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 import tfrecord_io as tfr
 from tests.support.frames import frame as framed
 from tests.support.memory_clients import HdfsClient, NameNode, http_error
+from tests.support.objects import Objects
 from tests.support.servers import Server
 from tfrecord_io.commit.job import commit_job
 from tfrecord_io.errors import (
@@ -57,8 +58,9 @@ from tfrecord_io.layout import is_data_name
 from tfrecord_io.storage import LocalStorage, Storage, Tree, open_storage, redact
 from tfrecord_io.storage import generic as fsspec_storage
 from tfrecord_io.storage.hdfs import HdfsStorage
+from tfrecord_io.storage.markers import MARKER
 from tfrecord_io.storage.remote_sink import Spool
-from tfrecord_io.storage.s3 import MARKER, S3Storage
+from tfrecord_io.storage.s3 import S3Storage
 from tfrecord_io.writing.attempt import write_task
 from tfrecord_io.writing.plan import plan_write
 
@@ -452,6 +454,117 @@ class TestMemory(StorageContract):
         yield open_storage(f"memory:/{name}")
         if filesystem.exists(name):
             filesystem.rm(name, recursive=True)
+
+
+class TestObjects(StorageContract):
+    @pytest.fixture
+    def place(self, objects: None) -> Iterator[tuple[Storage, str]]:
+        storage, root = open_storage(f"objects://storage-{uuid.uuid4().hex}/place")
+        storage.make_folders(root)
+        yield storage, root
+        storage.remove_tree(root)
+
+    def test_a_bucket_that_is_not_there(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def missing(*_: Any, **__: Any) -> None:
+            raise FileNotFoundError("objects://none")
+
+        monkeypatch.setattr(Objects, "pipe_file", missing)
+        with pytest.raises(OSError, match="the bucket does not exist") as caught:
+            tfr.write_table(pa.table({"a": [1]}), "objects://none/ds")
+        assert caught.value.errno == errno.ENXIO
+
+    @pytest.mark.parametrize(
+        ("package", "name", "told", "expected", "match"),
+        [
+            ("azure", "HttpError", {"status_code": 404}, FileNotFoundError, "No such file"),
+            ("azure", "HttpError", {"status_code": 403}, PermissionError, "answers 403 HttpError"),
+            ("gcsfs", "HttpError", {"code": "503"}, OSError, "answers 503 HttpError"),
+            (
+                "azure",
+                "HttpError",
+                {"status_code": 409, "error_code": "LeaseLost"},
+                OSError,
+                "answers 409 LeaseLost",
+            ),
+            ("google", "DefaultCredentialsError", {}, PermissionError, "could not be got"),
+            ("azure", "ClientAuthenticationError", {}, PermissionError, "could not be got"),
+            ("azure", "ServiceRequestError", {}, ConnectionError, "did not answer"),
+        ],
+    )
+    def test_errors_of_clients(
+        self,
+        place: tuple[Storage, str],
+        monkeypatch: pytest.MonkeyPatch,
+        package: str,
+        name: str,
+        told: dict[str, Any],
+        expected: type[OSError],
+        match: str,
+    ) -> None:
+        """They are none of the system's, and their texts may have signed URLs in them."""
+        kind = type(name, (Exception,), {"__module__": f"{package}.core", **told})
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise kind("https://host/x?sig=hunter2")
+
+        storage, root = place
+        storage.write_bytes(f"{root}/f", b"text")
+        monkeypatch.setattr(Objects, "cat_file", fail)
+        monkeypatch.setattr(MemoryFile, "read", fail)
+        for read in (
+            lambda: storage.read_range(f"{root}/f", 0, 4),
+            lambda: storage.read_bytes(f"{root}/f", 9),
+        ):
+            with pytest.raises(expected, match=match) as caught:
+                read()
+            assert caught.value.filename == storage.url(f"{root}/f")
+            assert "hunter2" not in shown(caught.value)
+
+    def test_a_failed_look_is_no_answer(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else a commit would be taken for undecided while the network is down."""
+        storage, root = place
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise ConnectionError("no route")
+
+        monkeypatch.setattr(Objects, "info", fail)
+        for look in (storage.exists, storage.is_folder, lambda path: storage.make_folder(path)):
+            with pytest.raises(ConnectionError):
+                look(f"{root}/x")
+
+    def test_a_copy_that_goes_on_after_its_answer(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As Azure may take longer; until then the file shows as empty."""
+        storage, root = place
+        storage.write_bytes(f"{root}/f", b"text")
+        timers = []
+
+        def copy(self: Objects, source: str, target: str) -> None:
+            self.pipe_file(target, b"")
+            data = self.cat_file(source)
+            timers.append(threading.Timer(0.3, self.pipe_file, (target, data)))
+            timers[0].start()
+
+        monkeypatch.setattr(Objects, "cp_file", copy)
+        storage.rename(f"{root}/f", f"{root}/g")
+        assert storage.read_bytes(f"{root}/g", 9) == b"text"
+        assert not storage.exists(f"{root}/f")
+        timers[0].join()
+
+    def test_a_data_set_has_no_marks(self, place: tuple[Storage, str]) -> None:
+        _, root = place
+        table = pa.table({"x": [1, 2], "p": ["a", "b"]})
+        url = f"objects:/{root}/ds"
+        tfr.write_table(table, url, partition_by="p")
+        tfr.write_table(table, url, partition_by="p", mode="append")
+        found = fsspec.filesystem("objects").find(f"{root}/ds")
+        parts = [f"{root}/ds/p={p}/part-0000{n}-000.tfrecord" for p in "ab" for n in (0, 1)]
+        assert found == [f"{root}/ds/_SUCCESS", *parts]
 
 
 class TestS3(StorageContract):

@@ -45,7 +45,8 @@ from tfrecord_io.errors import (
 from tfrecord_io.options import SaveMode
 from tfrecord_io.plan import CleanResult
 from tfrecord_io.storage import Tree, open_storage
-from tfrecord_io.storage.s3 import MARKER, S3Storage
+from tfrecord_io.storage.markers import MARKER
+from tfrecord_io.storage.s3 import S3Storage
 from tfrecord_io.writing import attempt
 from tfrecord_io.writing import plan as write_plan
 from tfrecord_io.writing.attempt import write_task
@@ -702,6 +703,8 @@ assert os.read(reader, 4) == b"text"
 """
 
 
+# What is in memory alone is the process's own.
+@pytest.mark.parametrize("store", ["local", "hdfs", "s3", "memory"], indirect=True)
 @pytest.mark.parametrize(
     ("before", "in_child"),
     [

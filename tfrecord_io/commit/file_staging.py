@@ -52,7 +52,7 @@ def keep_permissions(place: str, made: str) -> None:
 
 def replace_file(storage: Storage, path: str, data: bytes) -> None:
     """Write a small file; one that is there stays as it is until the new one is complete."""
-    if storage.stages_by != "rename":
+    if not storage.has_folders:
         storage.write_bytes(path, data)
         return
     path = behind_link(storage, path)

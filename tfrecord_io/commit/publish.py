@@ -128,7 +128,7 @@ def take_back(staging: Staging, job_id: str) -> None:
     They are among those of the manifest's files, and empty.
     """
     storage = staging.storage
-    if storage.stages_by == "upload":
+    if not storage.has_folders:
         return
     try:
         manifest = read_manifest(storage, staging.job_folder(job_id))
@@ -245,9 +245,9 @@ def _check_links(storage: Storage, root: str, paths: Iterable[str]) -> None:
 
 
 def _make_folders(staging: Staging, record: CommitRecord) -> None:
-    """Make the folders into which files are published; a store of uploads needs none."""
+    """Make the folders into which files are published."""
     storage = staging.storage
-    if storage.stages_by == "rename":
+    if storage.has_folders:
         places = sorted({_join(staging.root, _folder(final)) for _, final in record.publish})
         each(storage.make_folders, places, storage.concurrency)
 

@@ -170,8 +170,7 @@ class Staging:
 
     def _new_levels(self) -> int:
         """Return how many folders, from the target upwards, are made for the jobs there are."""
-        if self.storage.stages_by == "upload":
-            # Above the hidden one they are only the beginnings of names.
+        if not self.storage.has_folders:
             return 0
         path, levels = self.root, 0
         while path and not self.storage.is_folder(path):

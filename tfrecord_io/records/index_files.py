@@ -326,7 +326,8 @@ def write_index(
     are_free = each(partial(_is_free, into), places, count)
     made = list(itertools.compress(places, are_free))
     with _undone(into, made):
-        each(into.make_folders, {posixpath.dirname(place) for place in places} - {""}, count)
+        if into.has_folders:
+            each(into.make_folders, {posixpath.dirname(place) for place in places} - {""}, count)
         counts = each(write, places, count)
     return IndexResult(files=len(counts), records=sum(counts))
 

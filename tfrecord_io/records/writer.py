@@ -87,8 +87,8 @@ class _RemoteFile:
         self._storage = storage
         self._path = path
         storage.check_target(path)
-        if storage.stages_by != "upload":
-            # As TensorFlow's file systems do; where a file is an upload there are no folders.
+        if storage.has_folders:
+            # As TensorFlow's file systems do.
             storage.make_folders(path.rpartition("/")[0])
         self._sink = storage.create_sink(path, path)
 

@@ -17,6 +17,7 @@ from typing import Any
 from tfrecord_io.errors import CorruptDataError, MissingDependencyError, OptionError
 from tfrecord_io.options import settings
 from tfrecord_io.parallel import thread_count
+from tfrecord_io.storage import objects
 from tfrecord_io.storage.generic import CACHES, FsspecStorage
 from tfrecord_io.storage.local import LocalStorage as LocalStorage
 from tfrecord_io.storage.protocol import FileInfo as FileInfo
@@ -252,6 +253,8 @@ def _open_fsspec(url: str, protocol: str, options: dict[str, Any]) -> tuple[Stor
 
     if _HDFS_ADDRESS.match(url):
         options = {**_OF_HDFS_ADDRESS, **options}
+    if protocol in objects.OBJECT_STORES:
+        options = {**objects.OPTIONS, **options}
     try:
         filesystem, path = fsspec.core.url_to_fs(url, **options)
     except ImportError as error:
@@ -309,6 +312,8 @@ def _storage_of(filesystem: Any, path: Any, url: str) -> tuple[Storage, str]:
         if not filesystem.isdir("."):
             return FsspecStorage(filesystem, kind, begin="/"), ""
         inner = "."
+    if kind in objects.OBJECT_STORES:
+        return objects.ObjectStorage(filesystem, kind), inner
     return FsspecStorage(filesystem, kind), inner
 
 

@@ -113,7 +113,7 @@ class FsspecStorage(StagesByRename):
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
         self._filesystem.invalidate_cache()
         with _answers(self.url(path)):
-            found = self._filesystem.find(path, detail=True)
+            found = self._find(path)
         if not found and not self._filesystem.exists(path):
             raise not_found(self.url(path))
         infos = []
@@ -124,6 +124,15 @@ class FsspecStorage(StagesByRename):
             if keep is None or not below or all(map(keep, below.split("/"))):
                 infos.append(self._told(name, details))
         return sorted(infos, key=lambda info: info.path)
+
+    def _find(self, path: str) -> dict[str, dict[str, Any]]:
+        found = self._filesystem.find(path, detail=True)
+        # Of a file, adlfs tells the name alone.
+        return (
+            found
+            if isinstance(found, dict)
+            else {name: self._filesystem.info(name) for name in found}
+        )
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
         try:
@@ -257,8 +266,8 @@ class FsspecStorage(StagesByRename):
     def create_sink(  # noqa: D102
         self, path: str, final: str, note: str | None = None
     ) -> Sink:
-        del final, note
-        return RemoteSink(self._spool, lambda: _Stream(self, path))
+        del note
+        return RemoteSink(self._spool, lambda: _Stream(self, path, is_staged=path != final))
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         self._check_folder(path.rpartition("/")[0])
@@ -271,6 +280,9 @@ class FsspecStorage(StagesByRename):
     def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
         self._check_folder(path.rpartition("/")[0])
         self._check_folder(scratch)
+        return self.put_if_none(path, data)
+
+    def put_if_none(self, path: str, data: bytes) -> bool:  # noqa: D102
         try:
             self._filesystem.pipe_file(path, data, mode="create")
         except FileExistsError:
@@ -329,8 +341,9 @@ class FsspecStorage(StagesByRename):
 class _Stream:
     """A file that is written front to back."""
 
-    def __init__(self, storage: FsspecStorage, path: str) -> None:
-        storage._check_folder(path.rpartition("/")[0])
+    def __init__(self, storage: FsspecStorage, path: str, *, is_staged: bool) -> None:
+        if is_staged or storage.has_folders:
+            storage._check_folder(path.rpartition("/")[0])
         self._storage = storage
         self._path = path
         self._file = storage._filesystem.open(path, "wb")

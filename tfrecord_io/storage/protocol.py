@@ -129,6 +129,10 @@ class Storage(Protocol):
     #: See `StagesBy`.
     stages_by: StagesBy
 
+    #: Whether folders are there by themselves. Elsewhere they are the beginnings of names; those
+    #: that are made get a marker, so only the hidden ones are.
+    has_folders: bool
+
     #: Whether all that is read of an open file is of the version that it had when it was opened.
     checks_ranges: bool
 
@@ -440,6 +444,7 @@ class StagesByRename:
     """What stores that stage by renaming have in common, see `Storage`."""
 
     stages_by: StagesBy = "rename"
+    has_folders = True
 
     def publish(self, staged: str, final: str) -> None:  # noqa: D102
         publish_by_rename(cast("Storage", self), staged, final)

@@ -3,11 +3,7 @@
 Invariants
 ----------
 - Every call goes straight to the store: listings that s3fs keeps are never used.
-- A *folder* is a marker, an empty object `MARKER` in it; only the hidden folder has any. Keys that
-  end with ``/``, the markers of others, will not do: some servers say they are there whenever
-  anything is below.
-  Who removes a folder removes its marker first, and who adds to one looks at the marker again
-  afterwards, so that nothing is added to a folder behind its removal.
+- Folders are marked, see `tfrecord_io.storage.markers`.
 - An upload bears a random mark as metadata, by which an object says whether that upload made it. So
   completing can be repeated, and an answer that got lost is found out by looking.
 - A file's version is its ETag.
@@ -32,6 +28,14 @@ import pyarrow as pa
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, OptionError
 from tfrecord_io.parallel import each
+from tfrecord_io.storage.markers import (
+    MARKER,
+    MARKER_BESIDE,
+    MarksFolders,
+    entries,
+    folder_of,
+    tree_of,
+)
 from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
@@ -57,12 +61,6 @@ from tfrecord_io.storage.sending import in_flight
 _MAX_PARTS = 10_000
 _PARTS_OF_A_SIZE = 2_000
 
-#: What makes a folder.
-MARKER = ".folder"
-
-#: What Amazon EMR and Hadoop's s3n put behind a folder's name, for the key of its marker beside it.
-_MARKER_BESIDE = "_$folder$"
-
 #: What a key may hold, and lists and a request to delete several may not: https://www.w3.org/TR/xml/#charsets
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -81,7 +79,7 @@ _READ_BYTES = 1024 * 1024
 _Result = TypeVar("_Result")
 
 
-class S3Storage:
+class S3Storage(MarksFolders):
     """A bucket and what is in it; a path is ``bucket/key``.
 
     Parameters
@@ -123,7 +121,7 @@ class S3Storage:
             for info in self._list(f"{path}/"):
                 is_there = True
                 below = info.path[len(path) + 1 :]
-                if _folder_of(below) is None and (keep is None or all(map(keep, below.split("/")))):
+                if folder_of(below) is None and (keep is None or all(map(keep, below.split("/")))):
                     infos.append(info)
             if is_there:
                 return sorted(infos, key=lambda info: info.path)
@@ -168,6 +166,9 @@ class S3Storage:
     def exists(self, path: str) -> bool:  # noqa: D102
         return self._head(path) is not None or self.is_folder(path)
 
+    def is_object(self, path: str) -> bool:  # noqa: D102
+        return self._head(path) is not None
+
     def _head(self, path: str) -> dict[str, Any] | None:
         if not _key(path):
             return None
@@ -211,29 +212,18 @@ class S3Storage:
         for path, details in sorted(found.items()):
             is_folder = details["type"] == "directory"
             # A folder may have any name.
-            if _folder_of(path.removesuffix(_MARKER_BESIDE) if is_folder else path) is None:
+            if folder_of(path.removesuffix(MARKER_BESIDE) if is_folder else path) is None:
                 fitting[path] = None if is_folder else _info(path, details["size"], details)
         return fitting
 
     def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
-        files, folders = [], []
-        for below in self._below(path, skip):
-            folder = _folder_of(below)
-            if folder is None:
-                files.append(below)
-            else:
-                folders.append(folder)
-        return Tree(files=tuple(sorted(files)), folders=tuple(sorted({*folders})))
+        return tree_of(path, self._names(path), skip)
 
     def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
-        return any(True for _ in self._below(path, skip))
+        return any(True for _ in entries(path, self._names(path), skip))
 
-    def _below(self, path: str, skip: str | None) -> Iterator[str]:
-        """Give the objects of a folder, relative to it, without its own mark."""
-        for found in self._list(f"{path}/"):
-            below = found.path[len(path) + 1 :]
-            if below.partition("/")[0] != skip and _folder_of(below) != "":
-                yield below
+    def _names(self, path: str) -> Iterator[str]:
+        return (found.path for found in self._list(f"{path}/"))
 
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
         found = []
@@ -255,20 +245,6 @@ class S3Storage:
         return max(0.0, time.time() - float(newest))
 
     # --- changing ---------------------------------------------------------------------------------
-
-    def make_folder(self, path: str) -> None:  # noqa: D102
-        parent = path.rpartition("/")[0]
-        self._check_marker(parent)
-        self._call("put_object", f"{path}/{MARKER}", Body=b"")
-        try:
-            self._check_marker(parent)
-        except FileNotFoundError:
-            self.remove(f"{path}/{MARKER}")
-            raise
-
-    def _check_marker(self, folder: str) -> None:
-        if self._head(f"{folder}/{MARKER}") is None:
-            raise not_found(self.url(folder))
 
     def make_folders(self, path: str) -> None:  # noqa: D102
         try:
@@ -297,19 +273,7 @@ class S3Storage:
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         self._call("put_object", path, Body=data)
 
-    def create_exclusive(self, path: str, data: bytes, scratch: str) -> bool:  # noqa: D102
-        folder = path.rpartition("/")[0]
-        self._check_marker(folder)
-        if not self._put_if_none(path, data):
-            return False
-        try:
-            self._check_marker(folder)
-        except FileNotFoundError:
-            self.release(path, scratch)
-            raise
-        return True
-
-    def _put_if_none(self, path: str, data: bytes) -> bool:
+    def put_if_none(self, path: str, data: bytes) -> bool:  # noqa: D102
         for left in range(_TRIES - 1, -1, -1):
             try:
                 self._call("put_object", path, Body=data, IfNoneMatch="*")
@@ -608,7 +572,7 @@ class _PartsUpload:
                 storage.write_bytes(note, self._upload.upload_id.encode())
             # An abort removes the marker before it looks for uploads.
             if attempt is not None:
-                storage._check_marker(attempt)
+                storage.check_marker(attempt)
         except BaseException:
             self.cancel()
             raise
@@ -655,14 +619,6 @@ class _PartsUpload:
             self._storage.abort_uploads([self._upload])
             if self._note is not None:
                 self._storage.remove(self._note)
-
-
-def _folder_of(below: str) -> str | None:
-    """Return the folder that a name marks, or None for a file's name."""
-    folder, _, name = below.rpartition("/")
-    if name.endswith(_MARKER_BESIDE):
-        return below.removesuffix(_MARKER_BESIDE)
-    return folder if name in ("", MARKER) else None
 
 
 def _info(path: str, size: Any, details: Mapping[str, Any]) -> FileInfo:

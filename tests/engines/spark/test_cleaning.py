@@ -38,8 +38,9 @@ def planned(store: Server) -> tuple[ScanPlan, list[ScanFile]]:
 def found(store: Server, folder: str) -> list[str]:
     filesystem, root = fsspec.core.url_to_fs(f"{store.url}/{folder}", **store.storage_options)
     filesystem.invalidate_cache()
+    # All but the manifest: no mark of a folder either.
     return sorted(
-        path.partition("/in/")[2] for path in filesystem.find(root) if ".tfrecord" in path
+        path.partition("/in/")[2] for path in filesystem.find(root) if "_SUCCESS" not in path
     )
 
 

@@ -67,5 +67,6 @@ def _move(storage: Storage, path: str, folder: str) -> None:
     target = f"{folder}{below}"
     if storage.exists(target):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), storage.url(target))
-    storage.make_folders(target.rpartition("/")[0])
+    if storage.has_folders:
+        storage.make_folders(target.rpartition("/")[0])
     storage.rename(path, target)

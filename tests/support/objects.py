@@ -1,0 +1,31 @@
+"""A store of objects in this process: names and bytes, and folders are the beginnings of names."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from fsspec.implementations.memory import MemoryFileSystem
+
+
+class Objects(MemoryFileSystem):
+    """What gcsfs and adlfs make of their stores: folders cannot be made, and none is ever empty."""
+
+    protocol = "objects"
+    store: ClassVar[dict[str, Any]] = {}
+    pseudo_dirs: ClassVar[list[str]] = []
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return f"/{path.removeprefix('objects://').strip('/')}".rstrip("/")
+
+    def unstrip_protocol(self, name: str) -> str:
+        return f"objects:/{self._strip_protocol(name)}"
+
+    def mkdir(self, path: str, create_parents: bool = True, **options: Any) -> None:
+        pass
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        pass
+
+    def rmdir(self, path: str) -> None:
+        pass
