@@ -227,18 +227,17 @@ class TestFolders:
         with pytest.raises(DatasetExistsError):
             convert("memory://test-convert/ds", "memory://test-convert/x.parquet")
 
-    @pytest.mark.parametrize("error", [TimeoutError(), ConnectionResetError("gone")], ids=type)
     def test_a_store_that_does_not_answer_damages_nothing(
-        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Errors of Python and fsspec that have no number, as Arrow's of damage have none."""
+        """Errors that are made by hand have no number, as Arrow's of damage have none."""
         convert(parquet, "memory://test-convert-late/x.parquet")
 
         def fail(*_: Any, **__: Any) -> bytes:
-            raise error
+            raise ConnectionResetError("gone")
 
         monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
-        with pytest.raises(type(error)):
+        with pytest.raises(ConnectionResetError):
             convert("memory://test-convert-late/x.parquet", tmp_path / "ds")
 
 
