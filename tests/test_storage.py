@@ -455,6 +455,42 @@ class TestMemory(StorageContract):
         if filesystem.exists(name):
             filesystem.rm(name, recursive=True)
 
+    def test_a_store_that_replaces_no_file(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As WebHDFS, which does not tell."""
+        move = MemoryFileSystem.mv
+
+        def moved(self: MemoryFileSystem, source: str, target: str) -> None:
+            if not self.exists(target):
+                move(self, source, target)
+
+        monkeypatch.setattr(MemoryFileSystem, "mv", moved)
+        url = f"memory:/{place[1]}/ds"
+        for rows in ([1, 2], [3]):
+            table = pa.table({"x": rows})
+            tfr.write_table(table, url, mode="overwrite")
+            assert tfr.read_table(url) == table
+        monkeypatch.setattr(MemoryFileSystem, "mv", lambda *_: None)
+        table = pa.table({"x": [4]})
+        with pytest.raises(CommitStateUnknownError, match="a file could not be moved here"):
+            tfr.write_table(table, url, mode="overwrite")
+        monkeypatch.setattr(MemoryFileSystem, "mv", moved)
+        tfr.clean(url)
+        assert tfr.read_table(url) == table
+
+    def test_a_file_that_is_listed_with_a_slash(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As WebHDFS does."""
+        storage, root = place
+        put(storage, f"{root}/f", b"text")
+        details = fsspec.filesystem("memory").info(f"{root}/f")
+        monkeypatch.setattr(
+            MemoryFileSystem, "find", lambda _, path, **__: {f"{path}/": {**details, "name": path}}
+        )
+        assert storage.list_files(f"{root}/f") == [storage.info(f"{root}/f")]
+
 
 class TestObjects(StorageContract):
     @pytest.fixture

@@ -127,12 +127,11 @@ class FsspecStorage(StagesByRename):
 
     def _find(self, path: str) -> dict[str, dict[str, Any]]:
         found = self._filesystem.find(path, detail=True)
-        # Of a file, adlfs tells the name alone.
-        return (
-            found
-            if isinstance(found, dict)
-            else {name: self._filesystem.info(name) for name in found}
-        )
+        # Of a file, adlfs tells the name alone, and WebHDFS one with a slash.
+        if not isinstance(found, dict) or [*found] == [f"{path}/"]:
+            details = self._filesystem.info(path)
+            return {path: details} if details["type"] == "file" else found
+        return found
 
     def info(self, path: str) -> FileInfo:  # noqa: D102
         try:
@@ -295,11 +294,28 @@ class FsspecStorage(StagesByRename):
         return True
 
     def rename(self, source: str, target: str) -> None:  # noqa: D102
+        self._move(source, target)
+        if not self._is_there(source):
+            return
+        # Some replace no file, as WebHDFS, and do not tell.
+        self.remove(target)
+        self._move(source, target)
+        if self._is_there(source):
+            raise OSError(errno.EIO, "a file could not be moved here", self.url(target))
+
+    def _move(self, source: str, target: str) -> None:
         if _PATTERN.search(source):
             self._filesystem.cp_file(source, target)
             self._filesystem.rm_file(source)
         else:
             self._filesystem.mv(source, target)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._filesystem.info(path)
+        except FileNotFoundError:
+            return False
+        return True
 
     def remove(self, path: str) -> None:  # noqa: D102
         with contextlib.suppress(FileNotFoundError):
