@@ -17,8 +17,11 @@ import fsspec
 import pytest
 
 from tests.support.objects import Objects
-from tests.support.servers import Server, ServerMissingError, serve_hdfs, serve_s3
+from tests.support.servers import Server, ServerMissingError, serve_gcs, serve_hdfs, serve_s3
 from tfrecord_io import storage
+
+# Else gcsfs asks Google by gRPC, for a minute each, of which kind a bucket is.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -50,6 +53,12 @@ def hdfs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A bucket of an S3 server on this machine."""
     yield from _session_server(tmp_path_factory, "s3", serve_s3)
+
+
+@pytest.fixture(scope="session")
+def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A bucket of an emulator of Google's store on this machine."""
+    yield from _session_server(tmp_path_factory, "gcs", serve_gcs)
 
 
 @pytest.fixture(scope="session")
@@ -129,7 +138,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.objects, "OBJECT_STORES", {"objects"})
 
 
-@pytest.fixture(params=["local", "hdfs", "s3", "memory", "objects"])
+@pytest.fixture(params=["local", "hdfs", "s3", "gcs", "memory", "objects"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """A fresh empty folder in each kind of store."""
     name = uuid.uuid4().hex

@@ -36,6 +36,7 @@ import pytest
 import s3fs
 from botocore.handlers import validate_bucket_name
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+from fsspec.registry import _registry
 
 import tfrecord_io as tfr
 from tests.support.frames import frame as framed
@@ -603,6 +604,15 @@ class TestObjects(StorageContract):
         assert found == [f"{root}/ds/_SUCCESS", *parts]
 
 
+class TestGcs(StorageContract):
+    @pytest.fixture
+    def place(self, gcs_server: Server) -> tuple[Storage, str]:
+        url = f"{gcs_server.url}/{uuid.uuid4().hex}"
+        storage, root = open_storage(url, gcs_server.storage_options)
+        storage.make_folders(root)
+        return storage, root
+
+
 class TestS3(StorageContract):
     @pytest.fixture
     def place(self, s3_server: Server) -> tuple[Storage, str]:
@@ -997,6 +1007,8 @@ def test_a_missing_package_of_a_cloud_is_named(
     url: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    # Where it was used before.
+    monkeypatch.delitem(_registry, "gs", raising=False)
     with pytest.raises(MissingDependencyError, match=f"; install {package}$"):
         open_storage(url)
 
@@ -1014,6 +1026,8 @@ def test_a_missing_package_of_another_store_is_named_as_fsspec_does(
     url: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
+    # Where it was used before.
+    monkeypatch.delitem(_registry, "gs", raising=False)
     named = url if "::" in url else url.partition("//")[0]
     with pytest.raises(MissingDependencyError, match=f"^{named}.* needs .*: .*{package}") as caught:
         open_storage(url)

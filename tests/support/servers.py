@@ -57,6 +57,14 @@ def serve_s3(folder: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
+def serve_gcs(folder: Path) -> Iterator[Server]:
+    """Give a bucket of an emulator of Google's store, shared by all who name this folder."""
+    with _shared(folder, _start_gcs) as found:
+        options = {"endpoint_url": found["endpoint"], "token": "anon", "project": "tests"}
+        yield Server(url=f"gs://{_BUCKET}", storage_options=options)
+
+
+@contextlib.contextmanager
 def serve_hdfs(folder: Path) -> Iterator[Server]:
     """Give a NameNode with one DataNode, shared by all processes that name this folder."""
     with _shared(folder, _start_hdfs) as found:
@@ -179,6 +187,22 @@ def _start_s3(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
                 log = (folder / "log").read_text()
                 raise RuntimeError(f"S3 does not start: {log[-5000:]}") from last
             time.sleep(0.05)
+
+
+def _start_gcs(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
+    if importlib.util.find_spec("gcp_storage_emulator") is None:
+        raise ServerMissingError("gs:// needs gcp-storage-emulator, which is not installed")
+    (port,) = _free_ports(1)
+    program = str(Path(__file__).with_name("gcs.py"))
+    place = ["--host=127.0.0.1", f"--port={port}", f"--default-bucket={_BUCKET}", "--in-memory"]
+    run([sys.executable, program, "start", "--quiet", *place], None)
+    deadline = time.monotonic() + _READY_SECONDS
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return {"endpoint": f"http://127.0.0.1:{port}"}
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"gs:// does not start: {(folder / 'log').read_text()[-5000:]}")
+        time.sleep(0.05)
 
 
 def s3a_options(storage_options: Mapping[str, Any]) -> dict[str, str]:
