@@ -295,12 +295,12 @@ class FsspecStorage(StagesByRename):
 
     def rename(self, source: str, target: str) -> None:  # noqa: D102
         self._move(source, target)
-        if not self._is_there(source):
+        if self._type(source) is None:
             return
         # Some replace no file, as WebHDFS, and do not tell.
         self.remove(target)
         self._move(source, target)
-        if self._is_there(source):
+        if self._type(source) is not None:
             raise OSError(errno.EIO, "a file could not be moved here", self.url(target))
 
     def _move(self, source: str, target: str) -> None:
@@ -310,12 +310,12 @@ class FsspecStorage(StagesByRename):
         else:
             self._filesystem.mv(source, target)
 
-    def _is_there(self, path: str) -> bool:
+    def _type(self, path: str) -> str | None:
+        # fsspec's own isdir, exists and isfile take each error for a no.
         try:
-            self._filesystem.info(path)
+            return str(self._filesystem.info(path)["type"])
         except FileNotFoundError:
-            return False
-        return True
+            return None
 
     def remove(self, path: str) -> None:  # noqa: D102
         with contextlib.suppress(FileNotFoundError):

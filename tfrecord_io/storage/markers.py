@@ -8,6 +8,7 @@ marker again afterwards, so that nothing is added to a folder behind its removal
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
@@ -24,6 +25,11 @@ class _Marking(Storage, Protocol):
     def is_object(self, path: str) -> bool:
         """Return whether there is an object of this name."""
 
+    def names(self, path: str) -> Iterable[str]:
+        """Give the paths of all objects below a folder, as they are listed."""
+
+    def entries(self, path: str, skip: str | None) -> Iterator[str]: ...
+
     def put_if_none(self, path: str, data: bytes) -> bool:
         """Carry out `Storage.create_exclusive`, without a look at the folder."""
 
@@ -34,6 +40,33 @@ class MarksFolders:
     """What stores of objects have in common, see `Storage`."""
 
     has_folders = False
+
+    def tree(self: _Marking, path: str, skip: str | None = None) -> Tree:  # noqa: D102
+        files, folders = [], set()
+        for below in self.entries(path, skip):
+            folder = folder_of(below)
+            if folder is None:
+                files.append(below)
+            else:
+                folders.add(folder)
+        return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
+
+    def holds_more(self: _Marking, path: str, skip: str) -> bool:  # noqa: D102
+        return any(True for _ in self.entries(path, skip))
+
+    def entries(self: _Marking, path: str, skip: str | None) -> Iterator[str]:
+        """Give what is in a folder, relative to it, without its own mark and an entry `skip`."""
+        for name in self.names(path):
+            below = name[len(path) + 1 :]
+            if below.partition("/")[0] != skip and folder_of(below) != "":
+                yield below
+
+    def make_folders(self: _Marking, path: str) -> None:  # noqa: D102
+        try:
+            self.write_bytes(f"{path}/{MARKER}", b"")
+        except FileNotFoundError as error:
+            bucket = path.partition("/")[0]
+            raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
 
     def make_folder(self: _Marking, path: str) -> None:  # noqa: D102
         parent = path.rpartition("/")[0]
@@ -69,26 +102,3 @@ def folder_of(below: str) -> str | None:
     if name.endswith(MARKER_BESIDE):
         return below.removesuffix(MARKER_BESIDE)
     return folder if name in ("", MARKER) else None
-
-
-def entries(path: str, names: Iterable[str], skip: str | None) -> Iterator[str]:
-    """Give what is in a folder, relative to it, of the names of all objects below it.
-
-    Its own mark is left out, and so is its entry named `skip`.
-    """
-    for name in names:
-        below = name[len(path) + 1 :]
-        if below.partition("/")[0] != skip and folder_of(below) != "":
-            yield below
-
-
-def tree_of(path: str, names: Iterable[str], skip: str | None) -> Tree:
-    """Return `Storage.tree` of a folder, of the names of all objects below it."""
-    files, folders = [], set()
-    for below in entries(path, names, skip):
-        folder = folder_of(below)
-        if folder is None:
-            files.append(below)
-        else:
-            folders.add(folder)
-    return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tfrecord_io.storage.generic import FsspecStorage
-from tfrecord_io.storage.markers import MARKER, MarksFolders, entries, folder_of, tree_of
-from tfrecord_io.storage.protocol import FileInfo, Keep, Tree, not_found
+from tfrecord_io.storage.markers import MARKER, MarksFolders, folder_of
+from tfrecord_io.storage.protocol import FileInfo, Keep, not_found
 
 #: The protocols of those stores.
 OBJECT_STORES = {"gs", "gcs", "abfs", "abfss", "az"}
@@ -56,11 +56,8 @@ class ObjectStorage(MarksFolders, FsspecStorage):
         found = super().glob(pattern)
         return {path: info for path, info in found.items() if folder_of(path) is None}
 
-    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
-        return tree_of(path, self._filesystem.find(path), skip)
-
-    def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
-        return any(True for _ in entries(path, self._filesystem.find(path), skip))
+    def names(self, path: str) -> Iterable[str]:  # noqa: D102
+        return list(self._filesystem.find(path))
 
     def age_seconds(self, path: str) -> float:  # noqa: D102
         found = self._find(path)
@@ -68,13 +65,6 @@ class ObjectStorage(MarksFolders, FsspecStorage):
             raise not_found(self.url(path))
         times = (self._told(name, details).modified for name, details in found.items())
         return max(0.0, time.time() - max(changed or 0.0 for changed in times))
-
-    def make_folders(self, path: str) -> None:  # noqa: D102
-        try:
-            self.write_bytes(f"{path}/{MARKER}", b"")
-        except FileNotFoundError as error:
-            bucket = path.partition("/")[0]
-            raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         self._filesystem.pipe_file(path, data)
@@ -100,7 +90,7 @@ class ObjectStorage(MarksFolders, FsspecStorage):
 
     def remove_tree(self, path: str) -> None:  # noqa: D102
         self.remove(f"{path}/{MARKER}")
-        self.remove_files(self._filesystem.find(path))
+        self.remove_files(self.names(path))
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         return self._type(path) == "directory"
@@ -110,13 +100,6 @@ class ObjectStorage(MarksFolders, FsspecStorage):
 
     def is_object(self, path: str) -> bool:  # noqa: D102
         return self._type(path) == "file"
-
-    def _type(self, path: str) -> str | None:
-        # The client's own isdir, exists and isfile take each error for a no.
-        try:
-            return str(self._filesystem.info(path)["type"])
-        except FileNotFoundError:
-            return None
 
     def _check_folder(self, path: str) -> None:
         self.check_marker(path)

@@ -28,20 +28,12 @@ import pyarrow as pa
 
 from tfrecord_io.errors import CommitStateUnknownError, LimitExceededError, OptionError
 from tfrecord_io.parallel import each
-from tfrecord_io.storage.markers import (
-    MARKER,
-    MARKER_BESIDE,
-    MarksFolders,
-    entries,
-    folder_of,
-    tree_of,
-)
+from tfrecord_io.storage.markers import MARKER, MARKER_BESIDE, MarksFolders, folder_of
 from tfrecord_io.storage.protocol import (
     FileInfo,
     Keep,
     Sink,
     StagesBy,
-    Tree,
     Upload,
     as_listed,
     check_names,
@@ -216,13 +208,7 @@ class S3Storage(MarksFolders):
                 fitting[path] = None if is_folder else _info(path, details["size"], details)
         return fitting
 
-    def tree(self, path: str, skip: str | None = None) -> Tree:  # noqa: D102
-        return tree_of(path, self._names(path), skip)
-
-    def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
-        return any(True for _ in entries(path, self._names(path), skip))
-
-    def _names(self, path: str) -> Iterator[str]:
+    def names(self, path: str) -> Iterable[str]:  # noqa: D102
         return (found.path for found in self._list(f"{path}/"))
 
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
@@ -245,13 +231,6 @@ class S3Storage(MarksFolders):
         return max(0.0, time.time() - float(newest))
 
     # --- changing ---------------------------------------------------------------------------------
-
-    def make_folders(self, path: str) -> None:  # noqa: D102
-        try:
-            self._call("put_object", f"{path}/{MARKER}", Body=b"")
-        except FileNotFoundError as error:
-            bucket = path.partition("/")[0]
-            raise OSError(errno.ENXIO, "the bucket does not exist", self.url(bucket)) from error
 
     def check_changeable(self, folders: Mapping[str, Collection[str]]) -> None:  # noqa: D102
         # What is staged could be written; whether files may be removed is not known yet. Removing
@@ -392,7 +371,7 @@ class S3Storage(MarksFolders):
 
     def remove_tree(self, path: str) -> None:  # noqa: D102
         self.remove(f"{path}/{MARKER}")
-        self.remove_files(info.path for info in self._list(f"{path}/"))
+        self.remove_files(self.names(path))
 
     def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
         return
