@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from http import HTTPStatus
+from http.server import HTTPServer
 from typing import Any
 
 from gcp_storage_emulator.__main__ import main
@@ -29,4 +30,6 @@ def _upload_if(request: Any, response: Any, storage: Any) -> None:
 
 if __name__ == "__main__":
     objects._multipart_upload = _upload_if
+    # Of more connections at once than the usual 5, the system lets some wait for a second.
+    HTTPServer.request_queue_size = 128
     main()
