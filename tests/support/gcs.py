@@ -14,6 +14,7 @@ from typing import Any
 from gcp_storage_emulator.__main__ import main
 from gcp_storage_emulator.exceptions import NotFound
 from gcp_storage_emulator.handlers import objects
+from gcp_storage_emulator.storage import Storage
 
 _upload = objects._multipart_upload
 
@@ -32,4 +33,6 @@ if __name__ == "__main__":
     objects._multipart_upload = _upload_if
     # Of more connections at once than the usual 5, the system lets some wait for a second.
     HTTPServer.request_queue_size = 128
+    # What there is, for a restart: all of it as text, each time that an object changes.
+    Storage._write_config_to_file = lambda self: None
     main()
