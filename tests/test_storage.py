@@ -1237,12 +1237,17 @@ def test_no_credentials_in_texts() -> None:
     assert "hunter2" not in str(caught.value)
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    # Of more connections at once than the usual 5, the system lets some wait for a second.
+    request_queue_size = 128
+
+
 @contextlib.contextmanager
 def serving(folder: Path, handler: type[_Quiet]) -> Iterator[str]:
     """Have a web server show a folder meanwhile, and give its URL."""
     served = functools.partial(handler, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    with _Server(("127.0.0.1", 0), served) as server:
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
