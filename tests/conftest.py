@@ -17,7 +17,14 @@ import fsspec
 import pytest
 
 from tests.support.objects import Objects
-from tests.support.servers import Server, ServerMissingError, serve_gcs, serve_hdfs, serve_s3
+from tests.support.servers import (
+    Server,
+    ServerMissingError,
+    serve_azure,
+    serve_gcs,
+    serve_hdfs,
+    serve_s3,
+)
 from tfrecord_io import storage
 
 # Else gcsfs asks Google by gRPC, for a minute each, of which kind a bucket is.
@@ -59,6 +66,12 @@ def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A bucket of an emulator of Google's store on this machine."""
     yield from _session_server(tmp_path_factory, "gcs", serve_gcs)
+
+
+@pytest.fixture(scope="session")
+def azure_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A container of Azure's own emulator of its store on this machine."""
+    yield from _session_server(tmp_path_factory, "azure", serve_azure)
 
 
 @pytest.fixture(scope="session")
@@ -138,7 +151,7 @@ def objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage.objects, "OBJECT_STORES", {"objects"})
 
 
-@pytest.fixture(params=["local", "hdfs", "s3", "gcs", "memory", "objects"])
+@pytest.fixture(params=["local", "hdfs", "s3", "gcs", "azure", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
     """A fresh empty folder in each kind of store."""
     name = uuid.uuid4().hex
@@ -146,9 +159,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         folder = tmp_path / "store"
         folder.mkdir()
         yield Server(url=str(folder))
-    elif request.param == "objects":
-        request.getfixturevalue("objects")
-        yield Server(url=f"objects://{name}/store")
     elif request.param == "memory":
         files = fsspec.filesystem("memory")
         files.makedirs(f"/{name}")

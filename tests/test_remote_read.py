@@ -32,9 +32,9 @@ TABLE = pa.table(
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(ranges, "_RANGE_BYTES", 8192)
+    monkeypatch.setattr(ranges, "_RANGE_BYTES", 16_384)
     monkeypatch.setattr(ranges, "_BEHIND_BYTES", 100)
-    monkeypatch.setattr(tasks, "_REMOTE_SPAN_BYTES", 50_000)
+    monkeypatch.setattr(tasks, "_REMOTE_SPAN_BYTES", 90_000)
     yield
 
 

@@ -704,7 +704,7 @@ assert os.read(reader, 4) == b"text"
 
 
 # What is in memory alone is the process's own.
-@pytest.mark.parametrize("store", ["local", "hdfs", "s3", "gcs", "memory"], indirect=True)
+@pytest.mark.parametrize("store", ["local", "hdfs", "s3", "gcs", "azure", "memory"], indirect=True)
 @pytest.mark.parametrize(
     ("before", "in_child"),
     [

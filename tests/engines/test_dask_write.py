@@ -975,9 +975,7 @@ class TestStores:
     def test_write_read_and_overwrite(self, tmp_path, store, cluster, expected):
         options = {"storage_options": store.storage_options}
         path = f"{store.url}/data"
-        kwargs = {
-            "scheduler": "threads" if store.url.startswith(("memory", "objects")) else cluster
-        }
+        kwargs = {"scheduler": "threads" if store.url.startswith("memory") else cluster}
         for mode, compute in (("error", True), ("overwrite", False)):
             made = tfr.to_tfrecord(
                 frame_of(TABLE),

