@@ -14,6 +14,7 @@ import re
 import shutil
 import socket
 import struct
+import subprocess
 import sys
 import tarfile
 import tempfile
@@ -922,6 +923,22 @@ class TestHdfs(StorageContract):
         with pytest.raises(OSError, match=r"^\[Errno 36\] The maximum path component") as caught:
             storage.make_folders(f"{root}/{'a' * 300}")
         assert caught.value.errno == errno.ENAMETOOLONG
+
+    def test_a_refusal_is_told_as_the_name_node_says_it(self, place: tuple[Storage, str]) -> None:
+        storage, root = place
+        program = (
+            "import sys, pyarrow as pa, tfrecord_io as tfr\n"
+            "try:\n    tfr.write_table(pa.table({'x': [1]}), sys.argv[1])\n"
+            "except PermissionError as error:\n    print(error)"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program, storage.url(f"{root}/ds")],
+            env={**os.environ, "HADOOP_USER_NAME": "stranger"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert f'Permission denied: user=stranger, access=WRITE, inode="{root}":' in done.stdout
 
     def test_a_release_whose_answer_got_lost(self, place: tuple[Storage, str]) -> None:
         """The client tries again by itself."""

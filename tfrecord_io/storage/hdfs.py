@@ -398,7 +398,8 @@ class HdfsStorage(StagesByRename):
             kinds = (number for kind, number in _REFUSALS.items() if kind in text)
             refusal = _REFUSAL.match(text)
             first = (refusal["text"] if refusal else text).replace("\\n", "\n").partition("\n")[0]
-            raise OSError(next(kinds, errno.EIO), first, self.url(path)) from error
+            told = first.replace('\\"', '"')
+            raise OSError(next(kinds, errno.EIO), told, self.url(path)) from error
 
 
 #: What hdfs-native makes of a name node's exceptions.
@@ -408,6 +409,7 @@ _REFUSALS = {
     "is not a directory": errno.ENOTDIR,
     "ParentNotDirectoryException": errno.ENOTDIR,
     "AccessControlException": errno.EACCES,
+    "QuotaExceededException": errno.EDQUOT,
     "PathComponentTooLongException": errno.ENAMETOOLONG,
 }
 
