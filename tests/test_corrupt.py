@@ -370,6 +370,22 @@ class TestSkipRecord:
         assert table["n"].to_pylist() == [*range(table.num_rows)]
         assert 1500 < table.num_rows < 2000
 
+    @pytest.mark.parametrize(
+        ("damage", "end"),
+        [(flip(FRAMES[2], 3), OFFSETS[3]), (FRAMES[2][:20] + FRAMES[2][24:], OFFSETS[3] - 4)],
+        ids=["length", "lost bytes"],
+    )
+    def test_sound_records_between_damage_and_where_a_stream_breaks(self, read, damage, end):
+        data = b"".join([*FRAMES[:2], damage, *FRAMES[3:]])
+        broken = gzip.compress(data)[:-4]
+        numbers, ranges = skipping(read, broken)
+        assert numbers == [0, 1, 3, 4, 5]
+        # And another one, from the last record to the end.
+        assert ranges == [(OFFSETS[2], end)]
+        sound = [(n, None) for n in numbers]
+        kept = [*sound[:2], (None, damage), *sound[2:], (None, b"")]
+        assert keeping(read, broken) == (kept, 2)
+
     @pytest.mark.parametrize("threads", [1, 2])
     @pytest.mark.parametrize("compression", ["gzip", "bzip2", "zstd", "lz4"])
     def test_frames_in_the_last_record_of_a_stream_that_breaks(

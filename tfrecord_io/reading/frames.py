@@ -10,7 +10,7 @@ Damage, where it is to be skipped:
 - Otherwise reading goes on at the next whole frame with two fitting CRCs. In files that are not
   mapped it is looked for in windows of 64 MiB that overlap by half, so that there a frame of more
   than 32 MiB directly behind the damage is skipped with it.
-- A damaged compressed stream ends the file.
+- A damaged compressed stream ends the file behind what it still gave.
 
 Whatever is skipped is noted as a range of bytes, so nothing is lost in silence; its bytes can be
 kept.
@@ -316,7 +316,11 @@ def find_start(source: Source, codec: Codec, offset: int, stop: int | None = Non
     """
     size = _FIRST_LOOK_BYTES
     while stop is None or offset < stop:
-        buffer, start = source.window(offset, size)
+        try:
+            buffer, start = source.window(offset, size)
+        except CompressionError:
+            # What the stream gave before it broke; where that is nothing, it breaks again.
+            buffer, start = source.window(offset, 0)
         found = codec.find_frame(buffer, start, None if stop is None else start + stop - offset)
         if found is not None:
             return offset + found - start
