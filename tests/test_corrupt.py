@@ -325,7 +325,10 @@ class TestSkipRecord:
 
     def test_a_damaged_record_counts_where_a_later_one_is_named(self, read, tmp_path):
         data = flip(GOOD, OFFSETS[1] + 12) + frame(example(n="text"))
-        with pytest.raises(SchemaMismatchError) as caught:
+        with (
+            pytest.warns(CorruptDataWarning, match=f"{OFFSETS[1]} to {OFFSETS[2]}$"),
+            pytest.raises(SchemaMismatchError) as caught,
+        ):
             read(data, on_corrupt="skip_record")
         check(caught.value, tmp_path, offset=OFFSETS[6], record=6, feature="n")
 

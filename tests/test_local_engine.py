@@ -394,6 +394,7 @@ def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec,
     assert (caught.value.offset, caught.value.record) == (sum(frames[:whole]), whole)
 
 
+@pytest.mark.filterwarnings("ignore::tfrecord_io.CorruptDataWarning")
 @pytest.mark.parametrize("on_corrupt", ["skip_record", "keep"])
 def test_a_file_that_is_cut_short_behind_a_damaged_record(tmp_path, monkeypatch, codec, on_corrupt):
     monkeypatch.setattr(source, "_READ_BYTES", 4096)

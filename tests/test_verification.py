@@ -22,7 +22,7 @@ from tests.support.servers import Server
 from tests.support.trees import data_files, tree
 from tfrecord_io.cli.main import program
 from tfrecord_io.plan import CleanResult
-from tfrecord_io.reading import tasks
+from tfrecord_io.reading import source, tasks
 from tfrecord_io.schema import wire_schema
 from tfrecord_io.storage import open_storage
 from tfrecord_io.storage.local import LocalStorage
@@ -115,6 +115,48 @@ def test_what_ends_a_file_does_not_end_the_others(tmp_path: Path) -> None:
     assert 'record_type="SequenceExample"' in first.what
     assert (second.path, second.start, second.end) == (str(tmp_path / "b"), 0, None)
     assert "max_record_bytes" in second.what
+
+
+def test_damage_before_what_ends_a_file(tmp_path: Path, codec: str) -> None:
+    damage = FRAMES[1][:-1] + b"."
+    place = (len(FRAMES[0]), len(FRAMES[0] + damage))
+    sequence = frame(wire.sequence_example(lists=[wire.entry(b"x", wire.feature_list(b""))]))
+    ends = {"a": sequence, "b": frame(bytes(100))}
+    for name, end in ends.items():
+        (tmp_path / name).write_bytes(FRAMES[0] + damage + FRAMES[2] + end + FRAMES[3])
+    limits = tfr.Limits(max_record_bytes=99)
+    report = tfr.verify(tmp_path, limits=limits, codec=codec)  # type: ignore[arg-type]
+    assert report.records == 2 + 2
+    last = len(FRAMES[0] + damage + FRAMES[2])
+    assert places(report) == [
+        (str(tmp_path / name), *where) for name in ends for where in (place, (last, None))
+    ]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_damage_before_what_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threads: int
+) -> None:
+    monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(source, "_READ_BYTES", 256)
+    monkeypatch.setattr(source, "_READ_OVER_BYTES", 0)
+    damage = FRAMES[1][:-1] + b"."
+    (tmp_path / "a").write_bytes(FRAMES[0] + damage + FRAMES[2] * 500)
+    (tmp_path / "b").write_bytes(FRAMES[0])
+    preadv = os.preadv
+
+    def broken(handle: int, buffers: Any, offset: int) -> int:
+        if offset > 5000:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return preadv(handle, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", broken)
+    report = tfr.verify(tmp_path, memory_map=False, threads=threads)
+    assert places(report) == [
+        (str(tmp_path / "a"), len(FRAMES[0]), len(FRAMES[0] + damage)),
+        (str(tmp_path / "a"), None, None),
+    ]
+    assert "cannot be read" in report.faults[1].what
 
 
 def test_as_many_bytes_and_fewer_records(data: Path) -> None:

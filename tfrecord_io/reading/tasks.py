@@ -39,7 +39,6 @@ from tfrecord_io.codec.base import Codec
 from tfrecord_io.errors import (
     CorruptDataError,
     CorruptDataWarning,
-    DamagedRange,
     DatasetChangedError,
     TFRecordError,
     warn,
@@ -84,9 +83,10 @@ Note: TypeAlias = Callable[[ScanTask, int, int], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """Where a span's first frame starts; None if no whole frame was found."""
+    """Where a span's first frame starts, None if no whole frame was found; what it skips so far."""
 
     offset: int | None
+    damage: Damage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,11 +99,10 @@ class Passed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Where a span's last frame ends, its records, and the ranges of bytes that were skipped."""
+    """Where a span's last frame ends, and its records."""
 
     offset: int
     records: int
-    damage: tuple[DamagedRange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +170,7 @@ def run_span(
     start: int | None = span.start
     if span.search:
         start = find_start(opened.glanced, codec, span.start, span.stop)
-    yield Begin(offset=start)
+    yield Begin(offset=start, damage=damage)
     if start is None:
         return
     cursor = work.cursor
@@ -195,7 +194,7 @@ def run_span(
         yield from work.items(is_end=True)
         raise
     yield from work.items(is_end=True)
-    yield End(offset=cursor.offset, records=cursor.record, damage=tuple(damage.ranges))
+    yield End(offset=cursor.offset, records=cursor.record)
 
 
 def joined(
@@ -225,46 +224,54 @@ def joined(
     Yields
     ------
     item
-        And at last, if something was skipped, a `CorruptDataWarning`.
+        And at last, if there was damage, a `CorruptDataWarning`; if it was skipped, also before an
+        error.
     """
     offset, records = task.start, task.record
     damage = Damage()
-    with _at(task.file):
-        for span, items in spans:
-            begin = next(items)
-            if begin.offset != offset:
-                if span.stop is not None and offset >= span.stop:
-                    continue
-                items = redo(replace(span, start=offset, search=False))
-                next(items)
-            end = None
-            base = records
-            try:
-                for item in items:
-                    if isinstance(item, End):
-                        end = item
-                    elif isinstance(item, Passed):
-                        if note is not None:
-                            note(task, item.offset, base + item.records)
-                    else:
-                        yield shifted(item, base)
-            except TFRecordError as error:
-                if error.record is not None:
-                    error.record += base
-                raise
-            if end is not None:
-                offset = end.offset
-                records += end.records
-                for one in end.damage:
-                    damage.add(*one)
-                if note is not None:
-                    note(task, offset, records)
-        if task.end is not None and offset != task.end and not task.search:
-            raise DatasetChangedError(
-                f"a record should end at byte {task.end}, and one ends at {offset}; the file "
-                "is not the one that the plan or the manifest describes: read it with a new plan",
-                offset=offset,
-            )
+    try:
+        with _at(task.file):
+            for span, items in spans:
+                begin = next(items)
+                if begin.offset != offset:
+                    if span.stop is not None and offset >= span.stop:
+                        continue
+                    items = redo(replace(span, start=offset, search=False))
+                    begin = next(items)
+                end = None
+                base = records
+                try:
+                    for item in items:
+                        if isinstance(item, End):
+                            end = item
+                        elif isinstance(item, Passed):
+                            if note is not None:
+                                note(task, item.offset, base + item.records)
+                        else:
+                            yield shifted(item, base)
+                except TFRecordError as error:
+                    if error.record is not None:
+                        error.record += base
+                    raise
+                finally:
+                    for one in begin.damage.ranges:
+                        damage.add(*one)
+                if end is not None:
+                    offset = end.offset
+                    records += end.records
+                    if note is not None:
+                        note(task, offset, records)
+            if task.end is not None and offset != task.end and not task.search:
+                raise DatasetChangedError(
+                    f"a record should end at byte {task.end}, and one ends at {offset}; the file "
+                    "is not the one that the plan or the manifest describes: read it with a new "
+                    "plan",
+                    offset=offset,
+                )
+    except (TFRecordError, OSError):
+        if damage.ranges and not is_kept:
+            yield damage.warning(task.file.url)
+        raise
     if damage.ranges:
         yield damage.warning(task.file.url, is_kept=is_kept)
 
