@@ -421,6 +421,7 @@ def test_repaired(data: Path, tmp_path: Path) -> None:
     kept = [row for row in expected if row["month"] != 1 and row["n"] != 2]
     assert tfr.read_table(tmp_path / "sound").to_pylist() == kept
     assert seen == sorted(seen)
+    assert seen[0][0] == 10 * size
     # The source twice, with the damaged record.
     assert seen[-1][0] == 2 * 30 * size
     assert {of for _, of in seen} == {2 * 30 * size}
@@ -472,10 +473,21 @@ def test_integers_among_floats_are_not_rounded_in_silence(tmp_path: Path) -> Non
 
 
 def test_decimals_are_repaired_without_a_warning(tmp_path: Path) -> None:
-    table = pa.table({"d": pa.array(["0.10", "2.34"]).cast(pa.decimal128(9, 2))})
+    decimals = pa.array(["0.10", "2.34"]).cast(pa.decimal128(9, 2))
+    table = pa.table({"d": decimals, "x": [0.5, 2.0]})
     tfr.write_table(table, tmp_path / "ds", float64="cast")
     tfr.repair(tmp_path / "ds", tmp_path / "sound")
     assert tfr.read_table(tmp_path / "sound").equals(table)
+    # Integers beside them are warned of.
+    (tmp_path / "ds" / "other").write_bytes(frame(example(x=2**24 + 1)))
+    with pytest.warns(tfr.PrecisionWarning, match="values of 'x' were rounded") as caught:
+        tfr.repair(tmp_path / "ds", tmp_path / "rounded")
+    assert [one.message.columns for one in caught] == [("x",)]  # type: ignore[union-attr]
+    # And so is damage.
+    (tmp_path / "ds" / "other").write_bytes(FRAMES[0][:-1])
+    with pytest.warns(tfr.CorruptDataWarning, match="other: skipped"):
+        tfr.repair(tmp_path / "ds", tmp_path / "again")
+    assert tfr.read_table(tmp_path / "again").equals(table)
 
 
 def test_what_does_not_fit_is_not_left_out(data: Path, tmp_path: Path) -> None:

@@ -204,7 +204,15 @@ class InferenceWarning(TFRecordWarning):
 
 
 class PrecisionWarning(TFRecordWarning):
-    """Values of float64 or decimal columns were narrowed to float32."""
+    """Values of float64 or decimal columns were narrowed to float32.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Their names, sorted.
+    """
+
+    columns: tuple[str, ...] = ()
 
 
 class DamagedRange(NamedTuple):

@@ -14,9 +14,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pat
 
+from tfrecord_io.commit.job import warn_of_rounded
 from tfrecord_io.conversion import ConvertProgress, convert
 from tfrecord_io.conversion.driver import refuse_target
-from tfrecord_io.errors import CorruptDataError, OptionError
+from tfrecord_io.errors import (
+    CorruptDataError,
+    OptionError,
+    PrecisionWarning,
+    TFRecordWarning,
+    warn,
+    warnings_to,
+)
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.options import RecordType, SaveMode, choice, function
 from tfrecord_io.reading.files import Paths, as_list
@@ -168,23 +176,31 @@ def repair(
         threads=threads,
     )
     # Decimals were 32-bit floats before. Other columns of more bits may hold integers, too.
-    has_decimals = any(pat.is_decimal(leaf_type(field.type)) for field in plan.schema)
-    made = convert(
-        source,
-        target,
-        from_format="tfrecord",
-        to_format="tfrecord",
-        schema=plan.schema,
-        partition_by=plan.partition_schema.names,
-        mode=mode,
-        record_type=found.record_type,
-        compression=compression,
-        float64="cast" if has_decimals else "warn",
-        on_corrupt="skip_record",
-        empty_partition="null",
-        storage_options=storage_options,
-        target_storage_options=options,
-        threads=threads,
-        progress=converted,
-    )
+    decimals = {field.name for field in plan.schema if pat.is_decimal(leaf_type(field.type))}
+    told: list[TFRecordWarning] = []
+    try:
+        with warnings_to(told.append):
+            made = convert(
+                source,
+                target,
+                from_format="tfrecord",
+                to_format="tfrecord",
+                schema=plan.schema,
+                partition_by=plan.partition_schema.names,
+                mode=mode,
+                record_type=found.record_type,
+                compression=compression,
+                on_corrupt="skip_record",
+                empty_partition="null",
+                storage_options=storage_options,
+                target_storage_options=options,
+                threads=threads,
+                progress=converted,
+            )
+    finally:
+        for warning in told:
+            if isinstance(warning, PrecisionWarning):
+                warn_of_rounded({*warning.columns} - decimals)
+            else:
+                warn(warning, type(warning))
     return RepairReport(files=made.files, records=made.rows, bytes=made.bytes, faults=found.faults)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -596,11 +596,16 @@ def _finish_dead_turn(staging: Staging, stale_after: float = STALE_AFTER_SECONDS
 
 def warn_of_inexact_columns(commits: Iterable[TaskCommit]) -> None:
     """Warn of the columns whose values were narrowed to float32."""
-    columns = sorted({column for commit in commits for column in commit.inexact_columns})
+    warn_of_rounded({column for commit in commits for column in commit.inexact_columns})
+
+
+def warn_of_rounded(columns: Collection[str]) -> None:
+    """Warn of columns whose values were rounded to float32, if there are any."""
     if columns:
-        warn(
-            f"TFRecord holds 32-bit floats: values of {', '.join(map(repr, columns))} were rounded "
-            'to the nearest; cast the columns to float32, or say float64="cast", to have no '
-            'warning, float64="error" to have an error',
-            PrecisionWarning,
+        warning = PrecisionWarning(
+            f"TFRecord holds 32-bit floats: values of {', '.join(map(repr, sorted(columns)))} were "
+            'rounded to the nearest; cast the columns to float32, or say float64="cast", to have '
+            'no warning, float64="error" to have an error'
         )
+        warning.columns = tuple(sorted(columns))
+        warn(warning, PrecisionWarning)
