@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +105,33 @@ def test_at_least_four_files_of_a_store_are_worked_on_at_a_time(
     monkeypatch.setattr(FsspecStorage, "read_range", fetched)
     function(source, f"memory://target-{function.__name__}/x", **options)
     assert not together.broken
+
+
+def test_a_compressed_file_is_fetched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many tasks or spans it would have if it were plain."""
+    data = gzip.compress(examples(*({"b": random.Random(n).randbytes(1000)} for n in range(300))))
+    path = "memory://compressed/a"
+    fsspec.filesystem("memory").pipe_file("/compressed/a", data)
+    fetch = FsspecStorage.read_range
+    fetched = 0
+
+    def counted(storage: FsspecStorage, path: str, start: int, end: int, version: str) -> Any:
+        nonlocal fetched
+        fetched += end - start
+        return fetch(storage, path, start, end, version)
+
+    monkeypatch.setattr(FsspecStorage, "read_range", counted)
+    schema = pa.schema([("b", pa.binary())])
+    assert read_table(path, schema=schema).num_rows == 300
+    # Beside it, some bytes to tell that it is compressed.
+    assert len(data) <= fetched < len(data) + 1000
+
+    fetched = 0
+    plan = plan_scan(path, schema=schema, task_bytes=len(data) // 8, cut_unmarked=True)
+    rows = [sum(batch.num_rows for batch in batches) for batches in read_tasks(plan, plan.tasks)]
+    assert rows == [300] + [0] * (len(plan.tasks) - 1)
+    assert len(rows) >= 8
+    assert len(data) <= fetched < len(data) + 1000
 
 
 def test_tasks_in_turn_go_on_behind_an_error(store: Server, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def settled(
     with known.lock:
         for mark in task.file.marks:
             known.add(*mark)
-        if task.start not in known.first:
+        if task.start not in known.first and not known.is_compressed:
             offset, record = known.before(task.start)
             with OpenFile(storage, task.file, options, start=offset, stop=task.start) as opened:
                 known.is_compressed = opened.compression is not None
@@ -127,8 +127,8 @@ def settled(
                     offset, record = counter.offset, counter.record
                     known.add(offset, record)
             known.first[task.start] = offset, record
-        offset, record = known.first[task.start]
         if not known.is_compressed:
+            offset, record = known.first[task.start]
             return task._replace(start=offset, record=record)
     if task.start:
         return task._replace(start=task.file.size, end=task.file.size)

@@ -234,7 +234,7 @@ class OpenFile:
             if options.compression == "infer":
                 head = head_of(fetch, file) if start else ranges.peek(HEAD_BYTES)
                 self.compression = detect(head, file.path)
-                if self.compression is not None and (start or stop is not None):
+                if self.compression is not None and start:
                     ranges.close()
                     self._opened = ranges = Ranges(fetch, file.size)
             if self.compression is not None:

@@ -392,6 +392,9 @@ class Runner:
 
         def items(note: Note | None = None) -> Iterator[Any]:
             exact = self._settled(task)
+            if exact.search and exact.bytes <= 0:
+                # No record starts in it.
+                return iter(())
             spans = [Span(start=exact.start, stop=exact.end)]
             run = self._span(exact, ahead)
             return self._joined(exact, zip(spans, map(run, spans), strict=True), run, note)
