@@ -229,6 +229,25 @@ def test_values_of_files_that_the_manifest_does_not_name(tmp_path: Path) -> None
         assert (fault.path, fault.start, fault.feature) == (str(other), len(FRAMES[0]), "n")
 
 
+def test_values_where_the_manifests_files_have_none(tmp_path: Path) -> None:
+    tfr.write_table(pa.table({"n": [1, 2], "z": pa.nulls(2)}), tmp_path / "data")
+    [file] = (tmp_path / "data").glob("part-*")
+    other = tmp_path / "data" / "z.tfrecord"
+    other.write_bytes(frame(example(n=3, z=4)))
+    assert tfr.read_table(tmp_path / "data")["z"].to_pylist() == [None, None, 4]
+    assert tfr.verify(tmp_path / "data").is_sound
+    other.write_bytes(frame(example(n="3", z=4)))
+    assert [fault.feature for fault in tfr.verify(tmp_path / "data").faults] == ["n"]
+    other.unlink()
+    # Where it is one of the manifest's, readers do not look for a kind. As many bytes:
+    size = file.stat().st_size
+    texts = (frame(example(z="x" * length)) for length in range(size))
+    file.write_bytes(next(text for text in texts if len(text) == size))
+    assert [fault.feature for fault in tfr.verify(tmp_path / "data").faults] == ["z"]
+    with pytest.raises(tfr.SchemaMismatchError, match="no kind"):
+        tfr.read_table(tmp_path / "data")
+
+
 def test_a_value_that_does_not_fit_and_a_record_that_ends_its_file(data: Path) -> None:
     sequence = frame(wire.sequence_example(lists=[wire.entry(b"x", wire.feature_list(b""))]))
     text = frame(example(n="text"))

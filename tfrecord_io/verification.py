@@ -220,18 +220,22 @@ class _Described:
     def held(self, plan: ScanPlan) -> Iterator[tuple[str, ScanPlan]]:
         """Give the paths of the files in data sets, and plans for the columns of their manifests.
 
-        Whether a manifest names them or not: readers ask all of them for its columns.
+        Whether a manifest names them or not: readers ask all of them for its columns. Where those
+        that it describes hold nulls alone, others may hold values.
         """
         plans = {root: _for_columns(plan, found.schema) for root, found in self.manifests.items()}
+        described = {path: file.bytes for path, file in self.files()}
 
         @functools.cache
-        def nearest(folder: str) -> ScanPlan | None:
+        def nearest(folder: str) -> tuple[ScanPlan, ScanPlan] | None:
             return plans.get(folder) or (nearest(_parent(folder)) if folder else None)
 
         for info in self.listed.infos:
             found = nearest(_parent(info.path))
             if found is not None:
-                yield info.path, found
+                of_described, of_others = found
+                is_described = described.get(info.path) == info.size
+                yield info.path, of_described if is_described else of_others
 
     def missing(self) -> Iterator[Fault]:
         """Tell of those files of the folder that was listed that are not there."""
@@ -256,9 +260,14 @@ def _described(listed: Listed) -> _Described:
     return _Described(listed, dict(sorted(manifests.items())))
 
 
-def _for_columns(plan: ScanPlan, schema: pa.Schema) -> ScanPlan:
+def _for_columns(plan: ScanPlan, schema: pa.Schema) -> tuple[ScanPlan, ScanPlan]:
+    """Return plans for all columns, and for those that are of a kind."""
     decimals = [field.name for field in schema if pat.is_decimal(leaf_type(field.type))]
-    return replace(plan, schema=schema, file_schema=schema, rounded=frozenset(decimals))
+    plan = replace(plan, schema=schema, file_schema=schema, rounded=frozenset(decimals))
+    of_a_kind = pa.schema([field for field in schema if not pat.is_null(leaf_type(field.type))])
+    if len(of_a_kind) == len(schema):
+        return plan, plan
+    return plan, replace(plan, schema=of_a_kind, file_schema=of_a_kind)
 
 
 def _parent(path: str) -> str:
