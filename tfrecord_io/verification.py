@@ -278,7 +278,7 @@ def _record_type(manifests: Sequence[Manifest], asked: RecordType | None) -> Rec
     for manifest in manifests:
         check_manifest(manifest, "tfrecord", asked or manifest.record_type)
     types = {manifest.record_type for manifest in manifests} - {None}
-    if asked is None and len(types) > 1:
+    if len(types) > 1:
         raise OptionError("the data sets have records of several types; verify them one by one")
     return asked or next(iter(types), None) or "Example"
 
