@@ -373,6 +373,23 @@ def test_a_compressed_file_that_is_cut_short_where_a_member_ends(
         list(batches)
 
 
+@pytest.mark.parametrize("compress", [bytes, lambda data: gzip.compress(data, 1)])
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_grows_while_it_is_read(tmp_path, monkeypatch, compress, whole):
+    """Compressed or not, it is read as it was listed."""
+    monkeypatch.setattr(source, "_CHUNK_BYTES", 4096)
+    path = tmp_path / "a"
+    noise = os.urandom(1_000_000)
+    piece = compress(frame(noise))
+    path.write_bytes(piece * 20)
+    options = {"record_type": "ByteArray", "batch_rows": 1}
+    batches = read_plan(plan_scan(path, **options), threads=1)
+    next(batches)
+    with path.open("ab") as file:
+        file.write(piece if whole else piece[:1000])
+    assert [batch["byteArray"].to_pylist() for batch in batches] == [[noise]] * 19
+
+
 @pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "keep"])
 @pytest.mark.parametrize("more", [0, 5, 20])
 def test_a_file_that_is_cut_short_while_it_is_read(tmp_path, monkeypatch, codec, more, on_corrupt):

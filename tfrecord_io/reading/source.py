@@ -317,7 +317,7 @@ def read_head(file: _Readable) -> bytes:
 
 
 class _InTurn:
-    """An open file's bytes from its beginning on.
+    """An open file's bytes from its beginning on, up to the size that it was listed with.
 
     The place is this object's own: a forked process shares that of the file with its parent.
     """
@@ -328,6 +328,7 @@ class _InTurn:
         self._offset = 0
 
     def read(self, size: int, /) -> bytes:
+        size = min(size, self._size - self._offset)
         data = os.pread(self._handle.fileno(), size, self._offset)
         self._offset += len(data)
         if not data:
