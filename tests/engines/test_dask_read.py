@@ -524,6 +524,20 @@ class TestLaziness:
         share = frame[is_one]["i"].sum() / frame["i"].sum()
         assert share.compute() == whole[there]["i"].sum() / whole["i"].sum()
 
+    def test_a_predicate_excludes_nothing_of_what_is_told_of_a_whole_partition(self, dataset):
+        frame = tfr.read_tfrecord(dataset)
+        assert frame.npartitions == 1
+        whole = frame.compute()
+        for told in (
+            lambda f: f.reset_index(drop=True)["f"] > 60,
+            lambda f: f.eval("f.cumsum() > 3000"),
+            lambda f: f[["f"]].combine(f[["f"]], lambda a, _: a.cumsum())["f"] > 3000,
+        ):
+            found = frame[(frame["p"] == "k1") & told(frame)].compute()
+            expected = whole[(whole["p"] == "k1") & told(whole)]
+            assert 0 < len(expected) < 100
+            pd.testing.assert_frame_equal(found, expected)
+
     def test_a_count_of_rows_that_are_kept_reads_once(self, tmp_path, monkeypatch):
         (tmp_path / "a.tfrecord").write_bytes(examples({"x": 1, "y": 2}, {"x": 3, "y": 4}))
         schema = pa.schema([("x", pa.int64()), ("y", pa.int64())])

@@ -20,7 +20,9 @@ from dask.dataframe.dask_expr._expr import (
     NE,
     And,
     Between,
+    CombineFrame,
     Elemwise,
+    Eval,
     Expr,
     Invert,
     Isin,
@@ -28,6 +30,7 @@ from dask.dataframe.dask_expr._expr import (
     NotNull,
     Or,
     Projection,
+    ResetIndex,
     XOr,
     _DelayedExpr,
 )
@@ -41,6 +44,9 @@ _COMPARISONS = (
     *(EQ, NE, LT, LE, GT, GE, And, Or, XOr),
     *(Between, Invert, Isin, IsNa, NotNull),
 )
+
+#: What Dask calls elementwise, though it counts the rows of a partition, or needs all of them.
+_OF_PARTITIONS = (CombineFrame, Eval, ResetIndex)
 
 
 class _UnknownError(Exception):
@@ -74,7 +80,10 @@ def _all(values: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 def _is_by_row(predicate: Any, read: Any) -> bool:
     nodes = (one for one in predicate.walk() if one._name != read._name)
-    return all(isinstance(one, Elemwise | _DelayedExpr) for one in nodes)
+    return all(
+        isinstance(one, Elemwise | _DelayedExpr) and not isinstance(one, _OF_PARTITIONS)
+        for one in nodes
+    )
 
 
 def _possible(predicate: Any, read: Any, values: pd.DataFrame) -> npt.NDArray[np.bool_]:
