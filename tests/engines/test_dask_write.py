@@ -186,6 +186,15 @@ class TestTrees:
         read = tfr.read_table(out[0]).sort_by("i").select(TABLE.column_names)
         assert read.equals(TABLE)
 
+    def test_repartition_on_booleans_beside_nulls(self, tmp_path):
+        values = [True, None, False, True, False, True]
+        frame = frame_of(pa.table({"b": values, "x": range(6)}), rows_per_task=2)
+        tfr.to_tfrecord(frame, tmp_path / "a", partition_on="b", repartition_on="b")
+        files = sorted(data_files(tmp_path / "a"))
+        folders = ["b=__HIVE_DEFAULT_PARTITION__", "b=false", "b=true"]
+        assert [file.partition("/")[0] for file in files] == folders
+        assert tfr.read_table(tmp_path / "a").sort_by("x")["b"].to_pylist() == values
+
 
 class TestValues:
     def write(self, path, data, *, npartitions=1, **options):

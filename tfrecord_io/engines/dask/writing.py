@@ -494,6 +494,10 @@ def _shuffled(frame: Any, repartition_on: str | Sequence[str], schema: pa.Schema
                 f"repartition_on names column {name!r}, and pandas cannot shuffle by lists; give a "
                 "column of plain values"
             )
+    booleans = [name for name in on if str(frame.dtypes[name]) == "bool[pyarrow]"]
+    if booleans:
+        # Of Arrow's, pandas (2.3.3) hashes those beside nulls unlike others.
+        frame = frame.astype(dict.fromkeys(booleans, "boolean"))
     # Of Dask's ways to shuffle the one whose rows come in the same order each time.
     return frame.shuffle(on=on, ignore_index=True, shuffle_method="tasks")
 
