@@ -429,6 +429,8 @@ class TestLaziness:
             (lambda f: (f["p"] == "k0") | ((f["p"] == "k2") & (f["i"] > 210)), "02"),
             (lambda f: (f["p"] == "k0") | (f["i"] > 290), "012"),
             (lambda f: ~((f["p"] == "k0") & (f["i"] > 290)), "012"),
+            (lambda f: ~((f["p"] == "k0") | (f["p"] == "k2")), "1"),
+            (lambda f: ~((f["p"] > "k0") & (f["p"] < "k2")), "02"),
             (lambda f: f["i"] > 290, "012"),
             (lambda f: f["p"].str.upper() == "K1", "012"),
             (lambda f: f[["p"]].replace("k0", "k1")["p"] == "k1", "012"),
@@ -506,6 +508,12 @@ class TestLaziness:
             (lambda f: f["p"] != 1, [0, 3] if backend else [0, 2, 3, 5]),
         ):
             assert sorted(frame[keep(frame)]["x"].compute()) == expected
+        if backend:
+            for file in tmp_path.rglob("part-*"):
+                if file.parent.parent.name != "p=1":
+                    spoil(file)
+            frame = tfr.read_tfrecord(tmp_path, blocksize=None, dtype_backend=backend)
+            assert sorted(frame[frame["p"] == 1]["x"].compute()) == [1, 4]
 
     def test_a_predicate_excludes_nothing_that_others_need(self, dataset):
         frame = tfr.read_tfrecord(dataset, blocksize=None)
@@ -519,11 +527,14 @@ class TestLaziness:
             rows = whole[there & expected.to_numpy()]
             assert 0 < len(rows) < 100
             assert kept["s"].compute().tolist() == rows["s"].tolist()
+        # All rows stay, but for their values.
+        assert frame[frame[["p"]] == "k1"].compute().equals(whole[whole[["p"]] == "k1"])
         both = dd.concat([frame[is_one], frame[frame["p"] != "k1"]])
         assert len(both.compute()) == ROWS
         share = frame[is_one]["i"].sum() / frame["i"].sum()
         assert share.compute() == whole[there]["i"].sum() / whole["i"].sum()
 
+    @pytest.mark.filterwarnings(r"ignore:\s*You did not provide metadata")
     def test_a_predicate_excludes_nothing_of_what_is_told_of_a_whole_partition(self, dataset):
         frame = tfr.read_tfrecord(dataset)
         assert frame.npartitions == 1
@@ -532,6 +543,9 @@ class TestLaziness:
             lambda f: f.reset_index(drop=True)["f"] > 60,
             lambda f: f.eval("f.cumsum() > 3000"),
             lambda f: f[["f"]].combine(f[["f"]], lambda a, _: a.cumsum())["f"] > 3000,
+            lambda f: f["f"].isin(f["i"]),
+            lambda f: (f["i"] - 30).map(f["f"]) > 40,
+            lambda f: (f["i"] - 30).replace(f["i"]) > 0,
         ):
             found = frame[(frame["p"] == "k1") & told(frame)].compute()
             expected = whole[(whole["p"] == "k1") & told(whole)]

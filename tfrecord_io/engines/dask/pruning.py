@@ -27,9 +27,11 @@ from dask.dataframe.dask_expr._expr import (
     Invert,
     Isin,
     IsNa,
+    Map,
     NotNull,
     Or,
     Projection,
+    Replace,
     ResetIndex,
     XOr,
     _DelayedExpr,
@@ -47,6 +49,9 @@ _COMPARISONS = (
 
 #: What Dask calls elementwise, though it counts the rows of a partition, or needs all of them.
 _OF_PARTITIONS = (CombineFrame, Eval, ResetIndex)
+
+#: What looks for its values among others, which may be those of a whole column.
+_LOOKING_UP = (Isin, Map, Replace)
 
 
 class _UnknownError(Exception):
@@ -79,11 +84,15 @@ def _all(values: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _is_by_row(predicate: Any, read: Any) -> bool:
-    nodes = (one for one in predicate.walk() if one._name != read._name)
-    return all(
-        isinstance(one, Elemwise | _DelayedExpr) and not isinstance(one, _OF_PARTITIONS)
-        for one in nodes
-    )
+    return all(_tells_by_row(one) for one in predicate.walk() if one._name != read._name)
+
+
+def _tells_by_row(node: Any) -> bool:
+    if isinstance(node, _DelayedExpr):
+        return True
+    if isinstance(node, _LOOKING_UP):
+        return all(isinstance(one, _DelayedExpr) for one in node.dependencies()[1:])
+    return isinstance(node, Elemwise) and not isinstance(node, _OF_PARTITIONS)
 
 
 def _possible(predicate: Any, read: Any, values: pd.DataFrame) -> npt.NDArray[np.bool_]:
