@@ -527,6 +527,8 @@ class TestLaziness:
             rows = whole[there & expected.to_numpy()]
             assert 0 < len(rows) < 100
             assert kept["s"].compute().tolist() == rows["s"].tolist()
+        of_rows = frame["s"].str.replace("text ", "k")
+        assert frame[frame["p"] == of_rows]["s"].compute().tolist() == ["text 0"]
         # All rows stay, but for their values.
         assert frame[frame[["p"]] == "k1"].compute().equals(whole[whole[["p"]] == "k1"])
         both = dd.concat([frame[is_one], frame[frame["p"] != "k1"]])

@@ -36,7 +36,6 @@ from dask.dataframe.dask_expr._expr import (
     XOr,
     _DelayedExpr,
 )
-from dask.delayed import DelayedLeaf
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,8 +113,8 @@ def _possible(predicate: Any, read: Any, values: pd.DataFrame) -> npt.NDArray[np
 def _computed(operand: Any, read: Any, values: pd.DataFrame) -> Any:
     if not isinstance(operand, Expr):
         return operand
-    if isinstance(operand, _DelayedExpr) and isinstance(operand.obj, DelayedLeaf):
-        # As `isin` wraps its values.
+    if isinstance(operand, _DelayedExpr):
+        # As `isin` wraps its values; what is yet to be computed wraps none.
         return operand.obj.__wrapped__
     is_column = isinstance(operand, Projection) and operand.frame._name == read._name
     if is_column and operand.ndim == 1:
