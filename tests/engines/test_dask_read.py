@@ -588,6 +588,7 @@ class TestLaziness:
         frame = tfr.read_tfrecord(tmp_path, schema=schema)
         assert frame["x"].sum().compute() == 1
         assert frame[["x"]].compute()["x"].tolist() == [1]
+        assert frame[frame["x"] > 0]["x"].compute().tolist() == [1]
         assert len(frame) == 1
         with pytest.raises(tfr.SchemaMismatchError, match="'y'"):
             frame.compute()
