@@ -515,7 +515,7 @@ class TestLaziness:
             frame = tfr.read_tfrecord(tmp_path, blocksize=None, dtype_backend=backend)
             assert sorted(frame[frame["p"] == 1]["x"].compute()) == [1, 4]
 
-    def test_a_predicate_excludes_nothing_that_others_need(self, dataset):
+    def test_a_predicate_excludes_nothing_that_others_need(self, dataset, monkeypatch):
         frame = tfr.read_tfrecord(dataset, blocksize=None)
         whole = frame.compute()
         is_one, there = frame["p"] == "k1", whole["p"] == "k1"
@@ -533,8 +533,14 @@ class TestLaziness:
         assert frame[frame[["p"]] == "k1"].compute().equals(whole[whole[["p"]] == "k1"])
         both = dd.concat([frame[is_one], frame[frame["p"] != "k1"]])
         assert len(both.compute()) == ROWS
+        read = []
+        read_tasks = reading.read_tasks
+        monkeypatch.setattr(
+            reading, "read_tasks", lambda *given: read.append(given) or read_tasks(*given)
+        )
         share = frame[is_one]["i"].sum() / frame["i"].sum()
         assert share.compute() == whole[there]["i"].sum() / whole["i"].sum()
+        assert len(read) == frame.npartitions
 
     @pytest.mark.filterwarnings(r"ignore:\s*You did not provide metadata")
     def test_a_predicate_excludes_nothing_of_what_is_told_of_a_whole_partition(self, dataset):
