@@ -346,6 +346,7 @@ class TestNothing:
     def test_filters_that_leave_no_file(self, dataset):
         frame = tfr.read_tfrecord(dataset, filters=[("p", "==", "none")])
         assert arrow(frame.compute()).equals(TABLE.slice(0, 0))
+        assert len(frame[frame["p"] == "k0"].compute()) == 0
 
     def test_empty_files_among_others(self, tmp_path):
         (tmp_path / "a.tfrecord").write_bytes(b"")
