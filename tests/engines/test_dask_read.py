@@ -608,6 +608,15 @@ class TestLaziness:
         os.utime(next(Path(dataset).rglob("part-*")), ns=(1, 1))
         assert one._name != tfr.read_tfrecord(dataset)._name
 
+    def test_files_that_are_put_together_otherwise_are_different_reads(self, tmp_path):
+        for name in "abcd":
+            (tmp_path / f"{name}.tfrecord").write_bytes(examples({"x": 1}))
+        size = (tmp_path / "a.tfrecord").stat().st_size
+        frames = [tfr.read_tfrecord(tmp_path, blocksize=files * size) for files in (2, 3)]
+        assert [frame.npartitions for frame in frames] == [2, 2]
+        firsts = dask.compute(*(frame.partitions[0] for frame in frames))
+        assert [len(part) for part in firsts] == [2, 3]
+
     def test_rows_that_are_left_out_are_of_the_name(self, tmp_path):
         # Of 1 and 23 rows, and of 1, 2 and 3, once were made the same digits.
         rows = {0: 1, 1: 23, 2: 2, 3: 3, 9: 2}
