@@ -296,6 +296,8 @@ class TestRows:
         tfr.write_table(pa.table({"x": pa.array([[b"ab"], None], t)}), tmp_path / "x")
         found = tfr.read_tfrecord(tmp_path / "x", dtype_backend=backend)["x"].compute()
         assert [value if value is None else list(value) for value in found] == [[b"ab"], None]
+        kept = tfr.read_tfrecord(tmp_path / "x", schema=pa.schema([("x", t)]))
+        assert kept["x"].compute().dtype == kept.dtypes["x"] == pd.ArrowDtype(t)
 
     @pytest.mark.parametrize("t", [pa.int64(), pa.uint64()])
     def test_integers_with_nulls_that_no_float_is(self, tmp_path, t):
