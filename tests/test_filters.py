@@ -720,6 +720,14 @@ def test_arrow_begins_no_threads():
             "2026-01-05T01:00+01:00",
             pa.scalar(datetime.datetime(2026, 1, 5), pa.timestamp("us", "UTC")),
         ),
+        (
+            "2026-01-05T02:00:00.000000001",
+            pa.scalar(1_767_571_200_000_000_001, pa.timestamp("ns", "Europe/Paris")),
+        ),
+        (
+            "2026-01-05 01:00:00.000000001+01:00",
+            pa.scalar(1_767_571_200_000_000_001, pa.timestamp("ns", "Europe/Paris")),
+        ),
     ],
 )
 def test_a_text_stands_for_a_value_of_the_column(text, value):
@@ -775,3 +783,11 @@ def test_decimals_are_compared_with_numbers_alone(tmp_path, partition_by, term, 
 def test_a_text_that_stands_for_no_value(t):
     with pytest.raises(OptionError, match="'x' with 'soon'"):
         expression(parse([("x", ">", TextValue("soon"))]), pa.schema([("x", t)]))
+
+
+@pytest.mark.parametrize("zone", [None, "UTC"])
+@pytest.mark.parametrize("offset", ["", "Z"])
+def test_a_text_with_more_digits_than_the_column_stands_for_no_value(zone, offset):
+    text = TextValue(f"2026-01-05 00:00:00.000000001{offset}")
+    with pytest.raises(OptionError, match=r"'x' with '2026-01-05 00:00:00.000000001"):
+        expression(parse([("x", ">", text)]), pa.schema([("x", pa.timestamp("us", zone))]))

@@ -13,6 +13,7 @@ import contextlib
 import datetime
 import itertools
 import math
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -38,6 +39,7 @@ Term: TypeAlias = tuple[str, str, Any]
 Filters: TypeAlias = Any
 
 _INT64_END = 2**63
+_NANOSECONDS = re.compile(r"[.,]\d{6,}[1-9]")
 _MOST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -61,10 +63,20 @@ class TextValue:
 
     def typed(self, t: pa.DataType) -> Any:
         """Return the value of this type."""
-        if pat.is_timestamp(t) and t.tz is not None:
+        if pat.is_null(t):
+            return self.text
+        value = pa.scalar(self.text)
+        if not (pat.is_timestamp(t) and t.tz is not None):
+            return value.cast(t).as_py()
+        if not _NANOSECONDS.search(self.text):
             time = datetime.datetime.fromisoformat(self.text)
             return time if time.tzinfo else time.replace(tzinfo=self.zone)
-        return self.text if pat.is_null(t) else pa.scalar(self.text).cast(t).as_py()
+        # Python would cut them off.
+        try:
+            return value.cast(t).as_py()
+        except pa.ArrowInvalid:
+            # There is no offset.
+            return value.cast(pa.timestamp(t.unit)).as_py().replace(tzinfo=self.zone)
 
 
 def _is_in(column: pc.Expression, values: list[Any]) -> pc.Expression:
