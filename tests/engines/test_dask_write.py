@@ -323,6 +323,13 @@ class TestValues:
             self.objects(tmp_path / "out", None, first, None, later)
         assert tree(tmp_path) == {}
 
+    @pytest.mark.parametrize("later", ["4", True])
+    def test_later_values_of_several_kinds_are_refused(self, tmp_path, later):
+        values = pd.Series([1, 2, 3, later], dtype=object)
+        with pytest.raises(tfr.InferenceError, match=r"'v'.*partition 1 "):
+            self.write(tmp_path / "out", {"v": values}, npartitions=2)
+        assert tree(tmp_path) == {}
+
     @pytest.mark.parametrize(
         "values",
         [
