@@ -684,3 +684,15 @@ def test_an_interrupt_leaves_no_lock_that_threads_wait_for(dataset, monkeypatch)
         caller.start()
         caller.join(20)
         assert not caller.is_alive()
+
+
+def test_lists_of_lists_of_one_length_and_of_text(tmp_path):
+    pairs = pa.array([[[1.0, 2.0], None], [[3.0, 5.0]]], pa.list_(pa.list_(pa.float32(), 2)))
+    table = pa.table({"pairs": pairs, "words": [[["a"], ["b", "c"]], [[]]]})
+    tfr.write_table(table, tmp_path / "data", record_type="SequenceExample")
+    found = tfr.compute_statistics(
+        tmp_path / "data", schema=table.schema, record_type="SequenceExample"
+    )
+    pairs, words = found.features
+    assert (pairs.values.count, pairs.values.mean, pairs.values.max) == (4, 2.75, 5)
+    assert words.examples == (b"a", b"b", b"c")
