@@ -63,11 +63,16 @@ def rest(found: Ranges) -> bytes:
     start=st.integers(0, len(DATA)),
     stop=st.none() | st.integers(0, len(DATA)),
     step=st.none() | st.integers(1, 2 * RANGE),
+    is_wanted=st.booleans(),
 )
-def test_all_bytes_come_in_order(size: int, start: int, stop: int | None, step: int | None) -> None:
+def test_all_bytes_come_in_order(
+    size: int, start: int, stop: int | None, step: int | None, is_wanted: bool
+) -> None:
     start = min(start, size)
     store = Store(DATA[:size])
     with contextlib.closing(Ranges(store.fetch, size, start=start, stop=stop)) as found:
+        if is_wanted:
+            found.reach_the_end()
         read = found.take if step is None else lambda: found.read(step)
         assert b"".join(iter(read, b"")) == DATA[start:size]
         assert read() == b""
@@ -111,6 +116,20 @@ def test_behind_the_stop_nothing_is_fetched_unasked() -> None:
         assert rest(found) == DATA[70:]
     # In growing steps.
     assert store.asked[1:5] == [(70, 80), (80, 100), (100, 140), (140, 220)]
+
+
+def test_an_end_that_is_wanted_after_all_is_fetched_ahead() -> None:
+    store = Store()
+    with contextlib.closing(Ranges(store.fetch, len(DATA), start=50, stop=60)) as found:
+        assert found.peek(7) == DATA[50:57]
+        found.reach_the_end()
+        assert found.take() == DATA[50:70]
+        # Whoever has seen enough by now has fetched no more.
+        assert store.asked == [(50, 70)]
+        assert found.take() == DATA[70:170]
+        store.wait_for(6)
+        assert sorted(store.asked)[1:] == [(at, at + RANGE) for at in range(70, 570, RANGE)]
+        assert rest(found) == DATA[170:]
 
 
 def test_closing_waits_for_what_is_under_way() -> None:

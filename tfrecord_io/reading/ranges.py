@@ -85,8 +85,14 @@ class Ranges:
         self._process = os.getpid()
         self._pool: ThreadPoolExecutor | None = None
         if range_end(start, self._stop) < self._stop:
-            self._pool = ThreadPoolExecutor(_RANGES_AHEAD, "tfrecord-io-ranges")
+            self._pool = _threads()
         self._fetch_ahead()
+
+    def reach_the_end(self) -> None:
+        """Want all bytes up to the end of the file, wherever the stop was, once more are taken."""
+        self._stop = self._size
+        if self._pool is None and self._offset < self._stop:
+            self._pool = _threads()
 
     def peek(self, size: int) -> bytes:
         """Return the next bytes without taking them: `size`, or fewer where a range ends before."""
@@ -110,6 +116,8 @@ class Ranges:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _next(self) -> bytes | memoryview:
+        if not self._ahead:
+            self._fetch_ahead()
         if self._ahead:
             if not self._ahead[0].done():
                 check_not_forked(self._process)
@@ -193,6 +201,10 @@ class FirstRanges(Generic[T]):
     ) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_RANGES_AHEAD, "tfrecord-io-ranges")
 
 
 def range_end(start: int, stop: int) -> int:

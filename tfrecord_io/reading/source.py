@@ -237,6 +237,8 @@ class OpenFile:
                 if self.compression is not None and start:
                     ranges.close()
                     self._opened = ranges = Ranges(fetch, file.size)
+                elif self.compression is not None:
+                    ranges.reach_the_end()
             if self.compression is not None:
                 self.source = self._decompressed(ranges)
             else:
