@@ -151,7 +151,7 @@ def test_damage_before_what_cannot_be_read(
         return preadv(handle, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", broken)
-    report = tfr.verify(tmp_path, memory_map=False, threads=threads)
+    report = tfr.verify(tmp_path, threads=threads)
     assert places(report) == [
         (str(tmp_path / "a"), len(FRAMES[0]), len(FRAMES[0] + damage)),
         (str(tmp_path / "a"), None, None),

@@ -98,7 +98,7 @@ def verify(
     storage_options: Mapping[str, Any] | None = None,
     codec: CodecName = "auto",
     limits: Limits | None = None,
-    memory_map: bool = True,
+    memory_map: bool = False,
     threads: int | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> VerifyReport:
@@ -114,8 +114,11 @@ def verify(
 
     Parameters
     ----------
-    path, compression, storage_options, codec, limits, memory_map, threads
+    path, compression, storage_options, codec, limits, threads
         See `read_table`.
+    memory_map : bool
+        Whether plain local files may be mapped into memory, which is up to twice as fast. Where the
+        disk does not give a part of such a file, the operating system ends the process.
     record_type : {"Example", "SequenceExample", "ByteArray"}, optional
         What a payload is. Without it what the manifest says, and Example where there is none; of
         ByteArray payloads only the CRCs are checked.
