@@ -495,7 +495,7 @@ class TestMemory(StorageContract):
 
 
 class TestObjects:
-    """What the stores of objects below have in common, and servers do not do when asked to."""
+    """What stores of objects have in common, and servers do not do when asked to."""
 
     @pytest.fixture
     def place(self, objects: None) -> Iterator[tuple[Storage, str]]:
@@ -607,20 +607,12 @@ class TestObjects:
         assert found == [f"{root}/ds/_SUCCESS", *parts]
 
 
-class TestGcs(StorageContract):
-    @pytest.fixture
-    def place(self, gcs_server: Server) -> tuple[Storage, str]:
-        url = f"{gcs_server.url}/{uuid.uuid4().hex}"
-        storage, root = open_storage(url, gcs_server.storage_options)
-        storage.make_folders(root)
-        return storage, root
-
-
-class TestAzure(StorageContract):
-    @pytest.fixture
-    def place(self, azure_server: Server) -> tuple[Storage, str]:
-        url = f"{azure_server.url}/{uuid.uuid4().hex}"
-        storage, root = open_storage(url, azure_server.storage_options)
+class TestStoresOfObjects(StorageContract):
+    @pytest.fixture(params=["gcs", "azure"])
+    def place(self, request: pytest.FixtureRequest) -> tuple[Storage, str]:
+        server: Server = request.getfixturevalue(f"{request.param}_server")
+        url = f"{server.url}/{uuid.uuid4().hex}"
+        storage, root = open_storage(url, server.storage_options)
         storage.make_folders(root)
         return storage, root
 
