@@ -227,53 +227,68 @@ def joined(
         And at last, if there was damage, a `CorruptDataWarning`; if it was skipped, also before an
         error.
     """
-    offset, records = task.start, task.record
-    damage = Damage()
+    parts: list[Damage] = []
+
+    def warning() -> Iterator[CorruptDataWarning]:
+        damage = Damage()
+        for one in itertools.chain.from_iterable(part.ranges for part in parts):
+            damage.add(*one)
+        if damage.ranges:
+            yield damage.warning(task.file.url, is_kept=is_kept)
+
     try:
         with _at(task.file):
-            for span, items in spans:
-                begin = next(items)
-                if begin.offset != offset:
-                    if span.stop is not None and offset >= span.stop:
-                        continue
-                    items = redo(replace(span, start=offset, search=False))
-                    begin = next(items)
-                end = None
-                base = records
-                try:
-                    for item in items:
-                        if isinstance(item, End):
-                            end = item
-                        elif isinstance(item, Passed):
-                            if note is not None:
-                                note(task, item.offset, base + item.records)
-                        else:
-                            yield shifted(item, base)
-                except TFRecordError as error:
-                    if error.record is not None:
-                        error.record += base
-                    raise
-                finally:
-                    for one in begin.damage.ranges:
-                        damage.add(*one)
-                if end is not None:
-                    offset = end.offset
-                    records += end.records
-                    if note is not None:
-                        note(task, offset, records)
-            if task.end is not None and offset != task.end and not task.search:
-                raise DatasetChangedError(
-                    f"a record should end at byte {task.end}, and one ends at {offset}; the file "
-                    "is not the one that the plan or the manifest describes: read it with a new "
-                    "plan",
-                    offset=offset,
-                )
+            yield from _in_order(task, spans, redo, note, parts)
     except (TFRecordError, OSError):
-        if damage.ranges and not is_kept:
-            yield damage.warning(task.file.url)
+        if not is_kept:
+            yield from warning()
         raise
-    if damage.ranges:
-        yield damage.warning(task.file.url, is_kept=is_kept)
+    yield from warning()
+
+
+def _in_order(
+    task: ScanTask,
+    spans: Iterable[tuple[Span, Iterator[Any]]],
+    redo: Callable[[Span], Iterator[Any]],
+    note: Note | None,
+    parts: list[Damage],
+) -> Iterator[Any]:
+    """Give the items of `joined`; what each span skips, while it is read, is added to `parts`."""
+    offset, records = task.start, task.record
+    for span, items in spans:
+        begin = next(items)
+        if begin.offset != offset:
+            if span.stop is not None and offset >= span.stop:
+                continue
+            items = redo(replace(span, start=offset, search=False))
+            begin = next(items)
+        parts.append(begin.damage)
+        end = None
+        base = records
+        try:
+            for item in items:
+                if isinstance(item, End):
+                    end = item
+                elif isinstance(item, Passed):
+                    if note is not None:
+                        note(task, item.offset, base + item.records)
+                else:
+                    yield shifted(item, base)
+        except TFRecordError as error:
+            if error.record is not None:
+                error.record += base
+            raise
+        if end is not None:
+            offset = end.offset
+            records += end.records
+            if note is not None:
+                note(task, offset, records)
+    if task.end is not None and offset != task.end and not task.search:
+        raise DatasetChangedError(
+            f"a record should end at byte {task.end}, and one ends at {offset}; the file "
+            "is not the one that the plan or the manifest describes: read it with a new plan",
+            offset=offset,
+        )
 
 
 @contextlib.contextmanager
