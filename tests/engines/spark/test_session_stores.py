@@ -57,6 +57,20 @@ def test_s3a(spark, s3_server):
     assert table["id"].to_pylist() == [*range(6)]
 
 
+def test_gs(spark, gcs_server):
+    path = f"{gcs_server.url}/{uuid.uuid4().hex}"
+    entries = {
+        "fs_gs_auth_type": "UNAUTHENTICATED",
+        "fs_gs_storage_root_url": gcs_server.storage_options["endpoint_url"],
+    }
+    with settings(spark, **entries):
+        spark.range(0, 6, 1, 2).write.format("tfrecord").save(path)
+        frame = spark.read.format("tfrecord").load(path)
+        assert sorted(row.id for row in frame.collect()) == [*range(6)]
+    table = tfr.read_table(path, storage_options=gcs_server.storage_options)
+    assert table["id"].to_pylist() == [*range(6)]
+
+
 def test_settings_of_one_bucket(classic, s3_server):
     path = f"{s3_server.url}/{uuid.uuid4().hex}".replace("s3://", "s3a://")
     bucket = s3_server.url.removeprefix("s3://")

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 
+import fsspec
 import pyarrow as pa
 import pytest
 
@@ -261,6 +262,86 @@ def test_providers_are_asked_in_their_order(providers, keys, is_anonymous):
     if keys:
         hadoop |= {"fs.s3a.access.key": "me", "fs.s3a.secret.key": "word"}
     assert storage_options("s3a://bucket/x", hadoop).get("anon", False) is is_anonymous
+
+
+AZURE = "abfss://data@mine.dfs.core.windows.net/x"
+OAUTH = {
+    "fs.azure.account.auth.type": "OAuth",
+    "fs.azure.account.oauth2.client.id": "me",
+    "fs.azure.account.oauth2.client.secret": "word",
+    "fs.azure.account.oauth2.client.endpoint": (
+        "https://login.microsoftonline.com/tenant/oauth2/token"
+    ),
+}
+PROVIDERS = "org.apache.hadoop.fs.azurebfs.oauth2."
+
+
+@pytest.mark.parametrize(
+    ("hadoop", "expected"),
+    [
+        ({"fs.azure.account.key.mine.dfs.core.windows.net": "a2V5"}, {"account_key": "a2V5"}),
+        (
+            {
+                "fs.azure.account.key": "b3RoZXI=",
+                "fs.azure.account.key.mine.dfs.core.windows.net": "a2V5",
+                "fs.azure.account.key.other.dfs.core.windows.net": "b3RoZXI=",
+                "fs.azure.sas.fixed.token": "sig=x",
+            },
+            {"account_key": "a2V5"},
+        ),
+        (
+            {
+                "fs.azure.account.auth.type.mine.dfs.core.windows.net": "SAS",
+                "fs.azure.sas.fixed.token.mine.dfs.core.windows.net": "sig=x",
+            },
+            # adlfs puts the sign of a query before it.
+            {"sas_token": "?sig=x"},
+        ),
+        (
+            {
+                **OAUTH,
+                "fs.azure.account.oauth.provider.type": f"{PROVIDERS}ClientCredsTokenProvider",
+            },
+            {"tenant_id": "tenant", "client_id": "me", "client_secret": "word"},
+        ),
+    ],
+)
+def test_settings_of_azure(hadoop, expected):
+    """By the names of Hadoop's connector, as adlfs takes them."""
+    options = from_conf({f"spark.hadoop.{name}": text for name, text in hadoop.items()})
+    found = storage_options(AZURE, options.hadoop)
+    filesystem, path = fsspec.core.url_to_fs(AZURE, **found)
+    assert (filesystem.account_name, path) == ("mine", "data/x")
+    names = ("account_key", "sas_token", "tenant_id", "client_id", "client_secret")
+    taken = {name: getattr(filesystem, name) for name in names}
+    assert {name: text for name, text in taken.items() if text} == expected
+
+
+@pytest.mark.parametrize("provider", ["MsiTokenProvider", "WorkloadIdentityTokenProvider"])
+def test_identities_of_azure_are_found_by_its_client(provider):
+    hadoop = {**OAUTH, "fs.azure.account.oauth.provider.type": PROVIDERS + provider}
+    assert storage_options(AZURE, hadoop) == storage_options(AZURE, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("hadoop", "expected"),
+    [
+        ({}, {}),
+        ({"fs.gs.auth.service.account.json.keyfile": "/key.json"}, {"token": "/key.json"}),
+        (
+            {
+                "fs.gs.auth.type": "APPLICATION_DEFAULT",
+                "fs.gs.auth.service.account.json.keyfile": "/key.json",
+                "fs.gs.project.id": "mine",
+            },
+            {"token": "google_default", "project": "mine"},
+        ),
+        ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, {"token": "cloud"}),
+        ({"fs.gs.auth.type": "USER_CREDENTIALS"}, {}),
+    ],
+)
+def test_settings_of_google(hadoop, expected):
+    assert storage_options("gs://bucket/x", {**hadoop, "fs.s3a.access.key": "me"}) == expected
 
 
 def test_options_go_before_settings():

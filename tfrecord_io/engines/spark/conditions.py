@@ -106,7 +106,7 @@ def as_spark(error: Exception) -> AnalysisException:
     """Return an error as an exception of Spark's, with the condition that fits."""
     condition = next((name for kind, name in _CONDITIONS if isinstance(error, kind)), None)
     text = str(error)
-    if isinstance(error, PermissionError) and "credentials" in text:
+    if isinstance(error, PermissionError) and "credentials for S3" in text:
         text += (
             ". In Spark they are fs.s3a.access.key and fs.s3a.secret.key, as settings of a classic "
             "session, or as options; Spark Connect passes on no secrets among its settings"

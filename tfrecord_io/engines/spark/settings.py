@@ -35,8 +35,13 @@ _HADOOP_KEYS = (
     "fs.s3a.path.style.access",
     "fs.s3a.connection.ssl.enabled",
     "fs.s3a.aws.credentials.provider",
+    "fs.gs.auth.type",
+    "fs.gs.auth.service.account.json.keyfile",
+    "fs.gs.project.id",
+    "fs.gs.storage.root.url",
 )
-_BUCKET_PREFIX = "fs.s3a.bucket."
+#: Those of one bucket or account have its name behind that.
+_HADOOP_PREFIXES = ("fs.s3a.bucket.", "fs.azure.account.", "fs.azure.sas.fixed.token")
 
 #: Name the folders of configuration that Spark's launcher puts on the class path, in this order
 #: (``AbstractCommandBuilder.buildClassPath``).
@@ -243,7 +248,7 @@ def _parallelism(conf: Mapping[str, str]) -> int:
 
 
 def _is_of_stores(key: str) -> bool:
-    return key in _HADOOP_KEYS or key.startswith(_BUCKET_PREFIX)
+    return key in _HADOOP_KEYS or key.startswith(_HADOOP_PREFIXES)
 
 
 def _hadoop_of_conf(conf: Mapping[str, str]) -> dict[str, str]:
@@ -264,8 +269,9 @@ def _hadoop_of_jvm(session: Any) -> dict[str, str]:
     """Return the settings with those from ``core-site.xml``, as the JVM takes them."""
     known = session._jsparkSession.sessionState().newHadoopConf()
     found = {key: known.get(key) for key in _HADOOP_KEYS}
-    of_buckets = known.getPropsWithPrefix(_BUCKET_PREFIX)
-    # To go through a map of the JVM ends with an exception, which costs 10 ms.
-    if not of_buckets.isEmpty():
-        found.update({f"{_BUCKET_PREFIX}{key}": of_buckets[key] for key in of_buckets})
+    for prefix in _HADOOP_PREFIXES:
+        more = known.getPropsWithPrefix(prefix)
+        # To go through a map of the JVM ends with an exception, which costs 10 ms.
+        if not more.isEmpty():
+            found.update({f"{prefix}{key}": more[key] for key in more})
     return {key: value for key, value in found.items() if value}

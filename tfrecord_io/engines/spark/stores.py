@@ -1,6 +1,7 @@
 """Paths and store settings as Spark means them, to URLs and storage options.
 
-The one place where ``fs.defaultFS`` and ``fs.s3a.*`` are understood: pure functions on strings.
+The one place where ``fs.defaultFS``, ``fs.s3a.*``, ``fs.azure.*`` and ``fs.gs.*`` are understood:
+pure functions on strings.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import getpass
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -17,8 +18,7 @@ from tfrecord_io.errors import OptionError
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 #: What stands before the path of a URL that names no host.
 _NO_HOST = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?://)?(?=/(?!/))")
-_S3_SCHEMES = ("s3", "s3a", "s3n")
-_S3A = "fs.s3a."
+_S3A, _AZURE, _GCS = "fs.s3a.", "fs.azure.", "fs.gs."
 
 
 def resolve(path: str, hadoop: Mapping[str, str]) -> str:
@@ -87,7 +87,7 @@ def storage_options(url: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
     url : str
         From `resolve`.
     hadoop : mapping
-        Hadoop's settings; those of one bucket go before those of all.
+        Hadoop's settings; those of one bucket or account go before those of all.
 
     Examples
     --------
@@ -97,7 +97,8 @@ def storage_options(url: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
 {'s3': {'addressing_style': 'path'}}}
     """
     parts = urlsplit(url)
-    return _s3_options(parts.netloc, hadoop) if parts.scheme in _S3_SCHEMES else {}
+    options_of = _OPTIONS.get(parts.scheme)
+    return {} if options_of is None else options_of(parts.netloc, hadoop)
 
 
 def shared_options(urls: Sequence[str], hadoop: Mapping[str, str]) -> dict[str, Any]:
@@ -109,15 +110,15 @@ def shared_options(urls: Sequence[str], hadoop: Mapping[str, str]) -> dict[str, 
         Settings of their buckets differ, and a read has one set of options for all.
     """
     of_buckets = {
-        parts.netloc: _s3_options(parts.netloc, hadoop)
-        for parts in map(urlsplit, urls)
-        if parts.scheme in _S3_SCHEMES
+        parts.netloc: storage_options(url, hadoop)
+        for url, parts in zip(urls, map(urlsplit, urls), strict=True)
+        if parts.scheme in _OPTIONS
     }
     names = list(of_buckets)
     for name in names[1:]:
         if of_buckets[name] != of_buckets[names[0]]:
             raise OptionError(
-                f"the buckets {names[0]!r} and {name!r} have different settings, by "
+                f"the buckets {names[0]!r} and {name!r} have different settings, such as "
                 f"{_S3A}bucket.*, and what is read together has those of one: load them apart, and "
                 "put them together by union"
             )
@@ -147,3 +148,61 @@ def _s3_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
     if setting("path.style.access").lower() == "true":
         options["config_kwargs"] = {"s3": {"addressing_style": "path"}}
     return options
+
+
+def _azure_options(container: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the ABFS connector's settings say in adlfs's words.
+
+    https://hadoop.apache.org/docs/stable/hadoop-azure/abfs.html
+    """
+    host = container.rpartition("@")[2]
+
+    def setting(name: str) -> str:
+        return hadoop.get(f"{_AZURE}{name}.{host}") or hadoop.get(f"{_AZURE}{name}") or ""
+
+    kind = setting("account.auth.type").lower() or "sharedkey"
+    found = {}
+    if kind == "sharedkey":
+        found["account_key"] = setting("account.key")
+    elif kind == "sas":
+        found["sas_token"] = setting("sas.fixed.token")
+    elif setting("account.oauth.provider.type").endswith("ClientCredsTokenProvider"):
+        # https://login.microsoftonline.com/TENANT/oauth2/token
+        endpoint = urlsplit(setting("account.oauth2.client.endpoint"))
+        found["tenant_id"] = endpoint.path.strip("/").partition("/")[0]
+        found["client_id"] = setting("account.oauth2.client.id")
+        found["client_secret"] = setting("account.oauth2.client.secret")
+    return {name: value for name, value in found.items() if value}
+
+
+def _gcs_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the settings of Google's connector say in gcsfs's words.
+
+    https://github.com/GoogleCloudDataproc/hadoop-connectors/blob/master/gcs/CONFIGURATION.md
+    """
+    del bucket
+
+    def setting(name: str) -> str:
+        return hadoop.get(f"{_GCS}{name}", "")
+
+    keyfile = setting("auth.service.account.json.keyfile")
+    kind = setting("auth.type").upper() or ("SERVICE_ACCOUNT_JSON_KEYFILE" if keyfile else "")
+    tokens = {
+        "SERVICE_ACCOUNT_JSON_KEYFILE": keyfile,
+        "UNAUTHENTICATED": "anon",
+        "APPLICATION_DEFAULT": "google_default",
+        "COMPUTE_ENGINE": "cloud",
+    }
+    found = {
+        "token": tokens.get(kind, ""),
+        "project": setting("project.id"),
+        "endpoint_url": setting("storage.root.url").rstrip("/"),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+_OPTIONS: dict[str, Callable[[str, Mapping[str, str]], dict[str, Any]]] = {
+    **dict.fromkeys(("s3", "s3a", "s3n"), _s3_options),
+    **dict.fromkeys(("abfs", "abfss"), _azure_options),
+    "gs": _gcs_options,
+}
