@@ -243,6 +243,9 @@ def test_buckets_of_different_settings_are_not_read_together():
     assert storage("/x", "/y") == {}
     with pytest.raises(OptionError, match=r"'a' and 'other' .*fs\.s3a\.bucket.* load them apart"):
         storage("/y", "s3a://a/x", "s3a://other/x")
+    # One name in two stores is two buckets.
+    with pytest.raises(OptionError, match="different settings"):
+        storage("s3a://a/x", "gs://a/x")
 
 
 @pytest.mark.parametrize(

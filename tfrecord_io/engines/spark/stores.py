@@ -109,20 +109,20 @@ def shared_options(urls: Sequence[str], hadoop: Mapping[str, str]) -> dict[str, 
     OptionError
         Settings of their buckets differ, and a read has one set of options for all.
     """
-    of_buckets = {
-        parts.netloc: storage_options(url, hadoop)
-        for url, parts in zip(urls, map(urlsplit, urls), strict=True)
-        if parts.scheme in _OPTIONS
-    }
-    names = list(of_buckets)
-    for name in names[1:]:
-        if of_buckets[name] != of_buckets[names[0]]:
+    of_buckets = [
+        (urlsplit(url).netloc, storage_options(url, hadoop))
+        for url in urls
+        if urlsplit(url).scheme in _OPTIONS
+    ]
+    for name, options in of_buckets:
+        first, shared = of_buckets[0]
+        if options != shared:
             raise OptionError(
-                f"the buckets {names[0]!r} and {name!r} have different settings, such as "
+                f"the buckets {first!r} and {name!r} have different settings, such as "
                 f"{_S3A}bucket.*, and what is read together has those of one: load them apart, and "
                 "put them together by union"
             )
-    return of_buckets[names[0]] if names else {}
+    return of_buckets[0][1] if of_buckets else {}
 
 
 def _s3_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
