@@ -165,6 +165,11 @@ def test_settings_come_from_the_jvm_as_they_are(classic):
         classic.conf.unset("spark.sql.columnNameOfCorruptRecord")
 
 
+@pytest.mark.parametrize("url", ["s3a://b/x", "gs://b/x", "abfss://b@mine.dfs.core.windows.net/x"])
+def test_what_hadoop_says_by_default_says_nothing(classic, url):
+    assert storage_options(url, of_session(classic).hadoop) == {}
+
+
 def test_credentials_are_hidden():
     settings = from_conf(CONF)
     assert "hidden-word" not in repr(settings)
@@ -339,7 +344,15 @@ def test_identities_of_azure_are_found_by_its_client(provider):
             },
             {"token": "google_default", "project": "mine"},
         ),
-        ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, {"token": "cloud"}),
+        # Hadoop's default; gcsfs asks the environment, and then the machine.
+        ({"fs.gs.auth.type": "COMPUTE_ENGINE"}, {}),
+        (
+            {
+                "fs.gs.auth.type": "COMPUTE_ENGINE",
+                "fs.gs.auth.service.account.json.keyfile": "/key.json",
+            },
+            {"token": "/key.json"},
+        ),
         ({"fs.gs.auth.type": "USER_CREDENTIALS"}, {}),
     ],
 )

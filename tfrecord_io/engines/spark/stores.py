@@ -185,16 +185,11 @@ def _gcs_options(bucket: str, hadoop: Mapping[str, str]) -> dict[str, Any]:
     def setting(name: str) -> str:
         return hadoop.get(f"{_GCS}{name}", "")
 
+    # By default it is COMPUTE_ENGINE, and then gcsfs asks the environment and the machine.
     keyfile = setting("auth.service.account.json.keyfile")
-    kind = setting("auth.type").upper() or ("SERVICE_ACCOUNT_JSON_KEYFILE" if keyfile else "")
-    tokens = {
-        "SERVICE_ACCOUNT_JSON_KEYFILE": keyfile,
-        "UNAUTHENTICATED": "anon",
-        "APPLICATION_DEFAULT": "google_default",
-        "COMPUTE_ENGINE": "cloud",
-    }
+    tokens = {"UNAUTHENTICATED": "anon", "APPLICATION_DEFAULT": "google_default"}
     found = {
-        "token": tokens.get(kind, ""),
+        "token": tokens.get(setting("auth.type").upper(), keyfile),
         "project": setting("project.id"),
         "endpoint_url": setting("storage.root.url").rstrip("/"),
     }
