@@ -26,6 +26,7 @@ from tests.support.servers import (
     serve_s3,
 )
 from tfrecord_io import storage
+from tfrecord_io.storage.objects import GoogleStorage
 
 # Else gcsfs asks Google by gRPC, for a minute each, of which kind a bucket is.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
@@ -148,7 +149,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
 def objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """The store of objects ``objects://``."""
     fsspec.register_implementation("objects", Objects, clobber=True)
-    monkeypatch.setattr(storage.objects, "OBJECT_STORES", {"objects"})
+    monkeypatch.setattr(storage.objects, "OBJECT_STORES", {"objects": GoogleStorage})
 
 
 @pytest.fixture(params=["local", "hdfs", "s3", "gcs", "azure", "memory"])

@@ -27,6 +27,7 @@ import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -35,6 +36,7 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 import s3fs
+from azure.storage.blob.aio import BlobClient
 from botocore.handlers import validate_bucket_name
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 from fsspec.registry import _registry
@@ -74,6 +76,19 @@ def shown(error: BaseException) -> str:
 
 def put(storage: Storage, path: str, data: bytes) -> None:
     storage.write_bytes(path, data)
+
+
+def count_requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that each request of a client by aiohttp is put into."""
+    asked: list[str] = []
+    request = aiohttp.ClientSession._request
+
+    async def counted(self: Any, method: str, url: Any, **more: Any) -> Any:
+        asked.append(f"{method} {url}")
+        return await request(self, method, url, **more)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "_request", counted)
+    return asked
 
 
 class StorageContract:
@@ -204,6 +219,11 @@ class StorageContract:
         assert storage.read_bytes(path, 10) == b"new"
         with pytest.raises(DatasetChangedError):
             storage.open_read(path, version)
+        assert storage.read_range(path, 0, 3, storage.info(path).version) == b"new"
+        for _ in ("replaced", "gone"):
+            with pytest.raises(DatasetChangedError):
+                storage.read_range(path, 0, 3, version)
+            storage.remove(path)
 
     def test_reading_bytes_is_limited(self, place: tuple[Storage, str]) -> None:
         storage, root = place
@@ -576,26 +596,6 @@ class TestObjects:
             with pytest.raises(ConnectionError):
                 look(f"{root}/x")
 
-    def test_a_copy_that_goes_on_after_its_answer(
-        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """As Azure may take longer; until then the file shows as empty."""
-        storage, root = place
-        storage.write_bytes(f"{root}/f", b"text")
-        timers = []
-
-        def copy(self: Objects, source: str, target: str) -> None:
-            self.pipe_file(target, b"")
-            data = self.cat_file(source)
-            timers.append(threading.Timer(0.3, self.pipe_file, (target, data)))
-            timers[0].start()
-
-        monkeypatch.setattr(Objects, "cp_file", copy)
-        storage.rename(f"{root}/f", f"{root}/g")
-        assert storage.read_bytes(f"{root}/g", 9) == b"text"
-        assert not storage.exists(f"{root}/f")
-        timers[0].join()
-
     def test_a_data_set_has_no_marks(self, place: tuple[Storage, str]) -> None:
         _, root = place
         table = pa.table({"x": [1, 2], "p": ["a", "b"]})
@@ -615,6 +615,70 @@ class TestStoresOfObjects(StorageContract):
         storage, root = open_storage(url, server.storage_options)
         storage.make_folders(root)
         return storage, root
+
+    def test_each_range_is_one_request(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """To ask for the version first takes as long again, and Google's store lists for it."""
+        storage, root = place
+        put(storage, f"{root}/f", b"0123456789")
+        version = storage.info(f"{root}/f").version
+        asked = count_requests(monkeypatch)
+        assert storage.read_range(f"{root}/f", 2, 5, version) == b"234"
+        assert len(asked) == 1
+
+    def test_what_a_move_asks_for(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage, root = place
+        put(storage, f"{root}/f", b"text")
+        asked = count_requests(monkeypatch)
+        storage.rename(f"{root}/f", f"{root}/g")
+        assert len(asked) == 2
+        assert storage.read_bytes(f"{root}/g", 9) == b"text"
+        assert not storage.exists(f"{root}/f")
+
+
+class TestAzure:
+    @pytest.fixture
+    def place(self, azure_server: Server) -> tuple[Storage, str]:
+        url = f"{azure_server.url}/{uuid.uuid4().hex}"
+        return open_storage(url, azure_server.storage_options)
+
+    @pytest.mark.parametrize("ends_as", ["success", "failed"])
+    def test_a_copy_that_goes_on_after_its_answer(
+        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, ends_as: str
+    ) -> None:
+        """Azure may take longer, and shows the file as empty until it is done."""
+        storage, root = place
+        storage.write_bytes(f"{root}/f", b"text")
+        seen: list[str] = []
+
+        async def pending(blob: BlobClient, source: str) -> dict[str, str]:
+            assert (
+                source
+                == storage._filesystem.service_client.get_blob_client(  # type: ignore[attr-defined]
+                    *f"{root}/f".split("/", 1)
+                ).url
+            )
+            return {"copy_status": "pending"}
+
+        async def properties(blob: BlobClient) -> Any:
+            seen.append("pending" if len(seen) < 2 else ends_as)
+            return SimpleNamespace(copy=SimpleNamespace(status=seen[-1]))
+
+        monkeypatch.setattr(BlobClient, "start_copy_from_url", pending)
+        monkeypatch.setattr(BlobClient, "get_blob_properties", properties)
+        is_done = ends_as == "success"
+        with (
+            contextlib.nullcontext()
+            if is_done
+            else pytest.raises(OSError, match=r"the copy \(failed\)")
+        ):
+            storage.rename(f"{root}/f", f"{root}/g")
+        monkeypatch.undo()
+        assert seen == ["pending", "pending", ends_as]
+        assert storage.exists(f"{root}/f") is not is_done
 
 
 class TestS3(StorageContract):

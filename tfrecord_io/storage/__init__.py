@@ -313,7 +313,7 @@ def _storage_of(filesystem: Any, path: Any, url: str) -> tuple[Storage, str]:
             return FsspecStorage(filesystem, kind, begin="/"), ""
         inner = "."
     if kind in objects.OBJECT_STORES:
-        return objects.ObjectStorage(filesystem, kind), inner
+        return objects.OBJECT_STORES[kind](filesystem, kind), inner
     return FsspecStorage(filesystem, kind), inner
 
 

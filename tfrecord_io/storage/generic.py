@@ -149,13 +149,23 @@ class FsspecStorage(StagesByRename):
                 "the server does not tell the file's size: fetch it, and read the copy",
                 self.url(path),
             )
-        return _fsspec_info(self._begin, details)
+        return self._told(path, details)
 
     def _told(self, path: str, details: Mapping[str, Any]) -> FileInfo:
         """Return what a listing tells of a file; of a web server's it tells no sizes."""
         if details.get("size") is None:
             return self.info(path)
-        return _fsspec_info(self._begin, details)
+        size = int(details["size"])
+        return FileInfo(
+            path=f"{self._begin}{details['name']}",
+            size=size,
+            version=self._version(size, details),
+            modified=next(filter(None, (_seconds(details.get(name)) for name in _TIMES)), None),
+        )
+
+    def _version(self, size: int, details: Mapping[str, Any]) -> str:
+        known = (details.get(mark) for mark in _VERSION_MARKS)
+        return "-".join([str(size), *(_mark_text(mark) for mark in known if mark is not None)])
 
     def is_folder(self, path: str) -> bool:  # noqa: D102
         with _answers(self.url(path)):
@@ -435,17 +445,6 @@ def _is_folder(path: str, details: Mapping[str, Any]) -> bool:
 
 def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
-
-
-def _fsspec_info(begin: str, details: Mapping[str, Any]) -> FileInfo:
-    size = int(details["size"])
-    known = [_mark_text(details[mark]) for mark in _VERSION_MARKS if details.get(mark) is not None]
-    return FileInfo(
-        path=f"{begin}{details['name']}",
-        size=size,
-        version="-".join([str(size), *known]),
-        modified=next(filter(None, (_seconds(details.get(name)) for name in _TIMES)), None),
-    )
 
 
 def _seconds(value: Any) -> float | None:

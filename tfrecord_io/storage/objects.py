@@ -2,21 +2,24 @@
 
 Their uploads cannot be completed by another process, as those of S3 are, so what is staged is
 copied to its place. Folders are marked, see `tfrecord_io.storage.markers`.
+
+A file's version is its generation or its ETag, and a range is asked for on condition of it, in one
+request.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, TypeVar
 
 from tfrecord_io.storage.generic import FsspecStorage
 from tfrecord_io.storage.markers import MARKER, MarksFolders, folder_of
-from tfrecord_io.storage.protocol import FileInfo, Keep, not_found
-
-#: The protocols of those stores.
-OBJECT_STORES = {"gs", "gcs", "abfs", "abfss", "az"}
+from tfrecord_io.storage.protocol import FileInfo, Keep, as_listed, check_version, not_found
+from tfrecord_io.storage.range_file import open_by_ranges
 
 #: What their file systems are told: what other processes do is seen at once.
 OPTIONS = {"use_listings_cache": False}
@@ -27,11 +30,13 @@ _CLIENTS = {"aiohttp", "azure", "gcsfs", "google"}
 #: In the names of those of their errors that tell of no answer.
 _OF_CREDENTIALS = ("Authentication", "Credentials", "Refresh")
 
-#: So long a copy may take that the store goes on with after its answer.
+#: So long a copy may take that Azure goes on with after its answer.
 _COPY_SECONDS = 600.0
 
+T = TypeVar("T")
 
-class ObjectStorage(MarksFolders, FsspecStorage):
+
+class ObjectStorage(MarksFolders, FsspecStorage, ABC):
     """An fsspec file system in which folders are only the beginnings of names.
 
     Parameters
@@ -42,11 +47,14 @@ class ObjectStorage(MarksFolders, FsspecStorage):
         Its name in URLs.
     """
 
+    checks_ranges = True
+    concurrency = close_concurrency = 32
+
     def __init__(self, filesystem: Any, protocol: str) -> None:
         super().__init__(_Calls(filesystem, self.url), protocol)
 
     def __repr__(self) -> str:
-        return f"ObjectStorage({self._protocol!r})"
+        return f"{type(self).__name__}({self._protocol!r})"
 
     def list_files(self, path: str, keep: Keep | None = None) -> list[FileInfo]:  # noqa: D102
         found = super().list_files(path, keep)
@@ -55,6 +63,19 @@ class ObjectStorage(MarksFolders, FsspecStorage):
     def glob(self, pattern: str) -> dict[str, FileInfo | None]:  # noqa: D102
         found = super().glob(pattern)
         return {path: info for path, info in found.items() if folder_of(path) is None}
+
+    def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
+        return open_by_ranges(self, path, version)
+
+    def read_range(  # noqa: D102
+        self, path: str, start: int, end: int, version: str | None = None
+    ) -> bytes:
+        with as_listed(self.url(path), version):
+            return self._read_range(path, start, end, version)
+
+    @abstractmethod
+    def _read_range(self, path: str, start: int, end: int, version: str | None) -> bytes:
+        """Read a range of the version asked for; ``FileNotFoundError`` may say that it is gone."""
 
     def names(self, path: str) -> Iterable[str]:  # noqa: D102
         return list(self._filesystem.find(path))
@@ -68,19 +89,6 @@ class ObjectStorage(MarksFolders, FsspecStorage):
 
     def write_bytes(self, path: str, data: bytes) -> None:  # noqa: D102
         self._filesystem.pipe_file(path, data)
-
-    def rename(self, source: str, target: str) -> None:  # noqa: D102
-        size = self.info(source).size
-        self._filesystem.cp_file(source, target)
-        # Azure may go on with a copy after its answer, and shows it as empty until it is done.
-        ends = time.monotonic() + _COPY_SECONDS
-        while self.info(target).size != size:
-            if time.monotonic() > ends:
-                raise OSError(
-                    errno.ETIMEDOUT, "the store does not finish the copy", self.url(target)
-                )
-            time.sleep(0.1)
-        self.remove(source)
 
     def remove_folder(self, path: str) -> bool:  # noqa: D102
         if self.holds_more(path, ""):
@@ -98,11 +106,112 @@ class ObjectStorage(MarksFolders, FsspecStorage):
     def exists(self, path: str) -> bool:  # noqa: D102
         return self._type(path) is not None
 
+    @abstractmethod
     def is_object(self, path: str) -> bool:  # noqa: D102
-        return self._type(path) == "file"
+        ...
 
     def _check_folder(self, path: str) -> None:
         self.check_marker(path)
+
+
+class GoogleStorage(ObjectStorage):
+    """Google's store; of zonal buckets gcsfs gives the latest version, whatever is asked for."""
+
+    def is_object(self, path: str) -> bool:  # noqa: D102
+        # Its content, which a marker has none of: for more gcsfs lists as well.
+        try:
+            self._filesystem.cat_file(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def rename(self, source: str, target: str) -> None:  # noqa: D102
+        self._filesystem.cp_file(source, target)
+        self.remove(source)
+
+    def _read_range(self, path: str, start: int, end: int, version: str | None) -> bytes:
+        return bytes(self._filesystem.cat_file(path, start=start, end=end, generation=version))
+
+    def _version(self, size: int, details: Mapping[str, Any]) -> str:
+        return str(details["generation"])
+
+
+class AzureStorage(ObjectStorage):
+    """Azure's store; by the client of adlfs where that sets no conditions, or waits for no copy."""
+
+    def is_object(self, path: str) -> bool:  # noqa: D102
+        async def look(blob: Any) -> bool:
+            return bool(await blob.exists())
+
+        return self._ask(path, look)
+
+    def rename(self, source: str, target: str) -> None:  # noqa: D102
+        import asyncio
+
+        async def copy(blob: Any) -> str:
+            ends = time.monotonic() + _COPY_SECONDS
+            async with self._blob(target) as made:
+                status = str((await made.start_copy_from_url(blob.url))["copy_status"])
+                while status == "pending" and time.monotonic() < ends:
+                    await asyncio.sleep(0.1)
+                    status = str((await made.get_blob_properties()).copy.status)
+            return status
+
+        status = self._ask(source, copy)
+        if status != "success":
+            raise OSError(
+                errno.EIO, f"the store does not finish the copy ({status})", self.url(target)
+            )
+        self.remove(source)
+
+    def _read_range(self, path: str, start: int, end: int, version: str | None) -> bytes:
+        from azure.core import MatchConditions
+        from azure.core.exceptions import ResourceModifiedError
+
+        condition = {} if version is None else {"etag": version}
+
+        async def read(blob: Any) -> bytes:
+            try:
+                stream = await blob.download_blob(
+                    offset=start,
+                    length=end - start,
+                    max_concurrency=self._filesystem.max_concurrency,
+                    match_condition=MatchConditions.IfNotModified if condition else None,
+                    **condition,
+                    **self._filesystem._timeout_kwargs,
+                )
+                return bytes(await stream.readall())
+            except ResourceModifiedError:
+                check_version(self.url(path), version, "")
+                raise
+
+        return self._ask(path, read)
+
+    def _version(self, size: int, details: Mapping[str, Any]) -> str:
+        return str(details["etag"])
+
+    def _blob(self, path: str) -> Any:
+        container, name, _ = self._filesystem.split_path(path)
+        return self._filesystem.service_client.get_blob_client(container, name)
+
+    def _ask(self, path: str, work: Callable[[Any], Awaitable[T]]) -> T:
+        """Do what is to be done with an object by Azure's own client of it."""
+        import fsspec.asyn
+
+        async def run() -> T:
+            async with self._blob(path) as blob:
+                return await work(blob)
+
+        with _answers(self.url(path)):
+            answer: T = fsspec.asyn.sync(self._filesystem.loop, run)
+        return answer
+
+
+#: By the protocols of those stores.
+OBJECT_STORES: dict[str, type[ObjectStorage]] = {
+    **dict.fromkeys(("gs", "gcs"), GoogleStorage),
+    **dict.fromkeys(("abfs", "abfss", "az"), AzureStorage),
+}
 
 
 class _Calls:
@@ -126,18 +235,24 @@ class _Calls:
 
         def call(*arguments: Any, **options: Any) -> Any:
             path = self._path or next(iter(arguments), "")
-            try:
+            with _answers(self._url(path)):
                 answer = found(*arguments, **options)
-            except OSError:
-                raise
-            except Exception as error:
-                refusal = _refusal(error, self._url(path))
-                if refusal is None:
-                    raise
-                raise refusal from None
             return _Calls(answer, self._url, path) if name == "open" else answer
 
         return call
+
+
+@contextlib.contextmanager
+def _answers(url: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        refusal = _refusal(error, url)
+        if refusal is None:
+            raise
+        raise refusal from None
 
 
 def _refusal(error: Exception, url: str) -> OSError | None:
