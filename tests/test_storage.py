@@ -645,6 +645,43 @@ class TestAzure:
         url = f"{azure_server.url}/{uuid.uuid4().hex}"
         return open_storage(url, azure_server.storage_options)
 
+    def test_folders_of_a_hierarchical_namespace_go(self, azure_server: Server) -> None:
+        """Such accounts make and show them as empty objects that say so; Azurite has none."""
+        options = azure_server.storage_options
+        storage, root = open_storage(f"{azure_server.url}/{uuid.uuid4().hex}", options)
+        container = storage._filesystem.service_client.get_container_client("tests")  # type: ignore[attr-defined]
+
+        def make(folder: str) -> None:
+            mark = {"metadata": {"hdi_isfolder": "true"}, "overwrite": True}
+            upload = container.upload_blob(folder.partition("/")[2], b"", **mark)
+            fsspec.asyn.sync(storage._filesystem.loop, lambda: upload)  # type: ignore[attr-defined]
+
+        table = pa.table({"x": [1, 2], "p": ["a", "b"]})
+        url = storage.url(root)
+        tfr.write_table(table, url, partition_by="p", storage_options=options)
+        hidden = f"{root}/.tfrecord-io"
+        for folder in (root, f"{root}/p=a", hidden, f"{hidden}/job", f"{hidden}/job/attempt"):
+            make(folder)
+            assert storage.is_folder(folder)
+        storage.write_bytes(f"{hidden}/job/attempt/000000", b"staged")
+        storage.remove_tree(f"{hidden}/job")
+        assert storage.remove_folder(hidden)
+        assert not storage.exists(hidden)
+        for mode in ("append", "overwrite"):
+            tfr.write_table(
+                table,
+                url,
+                partition_by="p",
+                mode=mode,
+                storage_options=options,  # type: ignore[arg-type]
+            )
+        assert tfr.read_table(url, storage_options=options).num_rows == 2
+        assert [info.path for info in storage.list_files(root)] == [
+            f"{root}/_SUCCESS",
+            f"{root}/p=a/part-00000-000.tfrecord",
+            f"{root}/p=b/part-00000-000.tfrecord",
+        ]
+
     @pytest.mark.parametrize("ends_as", ["success", "failed"])
     def test_a_copy_that_goes_on_after_its_answer(
         self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch, ends_as: str

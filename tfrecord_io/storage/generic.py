@@ -118,7 +118,7 @@ class FsspecStorage(StagesByRename):
             raise not_found(self.url(path))
         infos = []
         for name, details in found.items():
-            if _is_folder(name, details):
+            if is_folder_entry(name, details):
                 continue
             below = name.removeprefix(path).strip("/")
             if keep is None or not below or all(map(keep, below.split("/"))):
@@ -225,7 +225,7 @@ class FsspecStorage(StagesByRename):
         with _answers(self.url(pattern)):
             found = self._filesystem.glob(pattern, detail=True)
         return {
-            path.rstrip("/"): None if _is_folder(path, details) else self._told(path, details)
+            path.rstrip("/"): None if is_folder_entry(path, details) else self._told(path, details)
             for path, details in sorted(found.items())
         }
 
@@ -235,7 +235,7 @@ class FsspecStorage(StagesByRename):
         for name, details in self._filesystem.find(path, withdirs=True, detail=True).items():
             below = name.removeprefix(path).strip("/")
             if below and below.partition("/")[0] != skip:
-                (folders if _is_folder(name, details) else files).add(below)
+                (folders if is_folder_entry(name, details) else files).add(below)
         return Tree(files=tuple(sorted(files)), folders=tuple(sorted(folders)))
 
     def holds_more(self, path: str, skip: str) -> bool:  # noqa: D102
@@ -438,7 +438,7 @@ def _refusal(error: BaseException | None, url: str) -> OSError | None:
     return OSError(number, what.rstrip(), url)
 
 
-def _is_folder(path: str, details: Mapping[str, Any]) -> bool:
+def is_folder_entry(path: str, details: Mapping[str, Any]) -> bool:
     """Return whether what was found is a folder, or an object that marks one, as gcsfs finds it."""
     return path.endswith("/") or details.get("type") == "directory"
 

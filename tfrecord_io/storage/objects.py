@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar
 
-from tfrecord_io.storage.generic import FsspecStorage
+from tfrecord_io.storage.generic import FsspecStorage, is_folder_entry
 from tfrecord_io.storage.markers import MARKER, MarksFolders, folder_of
 from tfrecord_io.storage.protocol import FileInfo, Keep, as_listed, check_version, not_found
 from tfrecord_io.storage.range_file import open_by_ranges
@@ -163,6 +163,25 @@ class AzureStorage(ObjectStorage):
                 errno.EIO, f"the store does not finish the copy ({status})", self.url(target)
             )
         self.remove(source)
+
+    def remove_folder(self, path: str) -> bool:  # noqa: D102
+        if not super().remove_folder(path):
+            return False
+        self._remove_empty(path)
+        return True
+
+    def remove_tree(self, path: str) -> None:  # noqa: D102
+        super().remove_tree(path)
+        left = self._filesystem.find(path, withdirs=True, detail=True)
+        folders = (name for name, details in left.items() if is_folder_entry(name, details))
+        for folder in sorted(folders, reverse=True):
+            self._remove_empty(folder)
+        self._remove_empty(path)
+
+    def _remove_empty(self, folder: str) -> None:
+        # Hierarchical namespaces have folders, and keep those that hold something.
+        with contextlib.suppress(OSError):
+            self.remove(folder)
 
     def _read_range(self, path: str, start: int, end: int, version: str | None) -> bytes:
         from azure.core import MatchConditions
