@@ -26,6 +26,7 @@ from unittest import mock
 
 import fsspec.asyn
 import pyarrow as pa
+import s3fs  # noqa: F401 - takes the function that is replaced below, for its own ends
 
 from tests.support import histories
 from tests.support.frames import examples
