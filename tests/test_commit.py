@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -21,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -28,6 +30,7 @@ import pytest
 
 from tests.support import faults
 from tests.support.faults import NEW, OLD, Clock
+from tests.support.folding import FoldingFiles
 from tests.support.frames import examples, frame
 from tests.support.trees import data_files, expected_files, tree
 from tfrecord_io import convert, count_rows, read_table, verify
@@ -562,6 +565,31 @@ def test_what_cannot_be_appended_is_told_with_its_place(
         write_table(table, root, mode="append", **options)
     assert caught.value.path == str(root if is_empty else root / place)
     assert tree(tmp_path) == before
+
+
+def test_folders_that_are_one_to_the_file_system() -> None:
+    """One file would take the other's place, or rows of "a" be read as rows of "A"."""
+    fsspec.register_implementation("folding", FoldingFiles, clobber=True)
+    table = pa.table({"x": [1, 2, 3], "p": ["A", "a", "B"], "q": ["Ä", "b", "b"]})
+    url = f"folding:///{uuid.uuid4().hex}"
+    with pytest.raises(LayoutError, match="takes it for 'p=A', so its rows") as caught:
+        write_table(table, f"{url}/new", partition_by=["p", "q"])
+    assert caught.value.path == f"{url}/new/p=a"
+    files = fsspec.filesystem("folding")
+    assert files.find(url, withdirs=True) == []
+
+    write_table(table.slice(0, 1), f"{url}/ds", partition_by=["p", "q"])
+    before = read_table(f"{url}/ds")
+    modes: list[SaveMode] = ["append", "overwrite", "overwrite_partitions"]
+    for mode in modes:
+        with pytest.raises(LayoutError, match=r"ds/p=a\]$"):
+            write_table(table.slice(1), f"{url}/ds", partition_by=["p", "q"], mode=mode)
+    other = table.slice(0, 1).set_column(2, "q", pa.array(["a\u0308"]))
+    with pytest.raises(LayoutError, match=r"does not keep the name.* for 'q=Ä', so"):
+        write_table(other, f"{url}/ds", partition_by=["p", "q"], mode="append")
+    assert read_table(f"{url}/ds") == before
+    write_table(table.slice(2), f"{url}/ds", partition_by=["p", "q"], mode="append")
+    assert read_table(f"{url}/ds") == pa.concat_tables([before, table.slice(2)])
 
 
 def test_names_that_are_no_partitions_stay(tmp_path: Path) -> None:

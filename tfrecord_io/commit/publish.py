@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,8 @@ def make_ready(staging: Staging, job_id: str, record: CommitRecord, manifest: Ma
     ------
     LimitExceededError
         Nobody would read so long a manifest.
+    LayoutError
+        The store takes a folder for another one.
     """
     storage, folder = staging.storage, staging.job_folder(job_id)
     data = manifest.dumps()
@@ -120,6 +123,7 @@ def make_ready(staging: Staging, job_id: str, record: CommitRecord, manifest: Ma
     # What takes the folders back finds them in it.
     storage.sync_folders([folder])
     _make_folders(staging, record)
+    _check_names(staging, record)
 
 
 def take_back(staging: Staging, job_id: str) -> None:
@@ -250,6 +254,36 @@ def _make_folders(staging: Staging, record: CommitRecord) -> None:
     if storage.has_folders:
         places = sorted({_join(staging.root, _folder(final)) for _, final in record.publish})
         each(storage.make_folders, places, storage.concurrency)
+
+
+def _check_names(staging: Staging, record: CommitRecord) -> None:
+    """Raise `LayoutError` if a folder is there by another name than it was made by."""
+    storage, root = staging.storage, staging.root
+    if not storage.has_folders:
+        return
+    asked: dict[str, set[str]] = {}
+    for place in {_folder(final) for _, final in record.publish}:
+        for folder in _lineage(root, place):
+            if folder != root:
+                asked.setdefault(_folder(folder), set()).add(folder.rpartition("/")[2])
+
+    def check(parent: str) -> None:
+        there = storage.folders(parent, "")
+        for name in sorted(asked[parent].difference(there)):
+            twin = next((one for one in there if _folded(one) == _folded(name)), None)
+            raise LayoutError(
+                "its file system does not keep the name of this folder"
+                + (f", and takes it for {twin!r}" if twin else "")
+                + ", so its rows would be read with other values; write to a file system that "
+                "tells all names apart, or change the values of the partition columns",
+                path=storage.url(f"{parent}/{name}"),
+            )
+
+    each(check, sorted(asked), storage.concurrency)
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _remove_folders(staging: Staging, record: CommitRecord) -> None:
