@@ -91,6 +91,37 @@ def test_a_process_that_proc_hides_is_not_taken_for_dead(
     assert owner.is_alive is False
 
 
+@pytest.mark.parametrize("path", ["/bin:/usr/bin", ""], ids=["ps fails", "there is no ps"])
+def test_without_proc_a_living_process_is_not_taken_for_dead(tmp_path: Path, path: str) -> None:
+    """Its job would be removed by the next one. In a chroot /proc may not be mounted."""
+    (tmp_path / "ps").write_text("#!/bin/sh\necho 'error: /proc must be mounted' >&2\nexit 1\n")
+    (tmp_path / "ps").chmod(0o755)
+    script = """
+import os, pathlib, subprocess, sys
+read, exists = pathlib.Path.read_text, pathlib.Path.exists
+
+def nothing(path, *arguments, **options):
+    if str(path).startswith("/proc/"):
+        raise FileNotFoundError(str(path))
+    return read(path, *arguments, **options)
+
+pathlib.Path.read_text = nothing
+pathlib.Path.exists = lambda path: not str(path).startswith("/proc/") and exists(path)
+from tfrecord_io.commit.ownership import Owner, owner_of
+
+process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+owner = owner_of(process.pid)
+print(owner.started, owner_of().is_alive, owner.is_alive)
+process.communicate()
+print(owner.is_alive)
+"""
+    env = {**os.environ, "PATH": f"{tmp_path}:{path}" if path else str(tmp_path / "none")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "0 None None\nFalse\n"
+
+
 def is_told_apart_from(other: Owner) -> None:
     ownership.host.cache_clear()
     try:

@@ -95,9 +95,8 @@ def start_time(pid: int) -> str | None:
     try:
         status = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, PermissionError):
-        if Path("/proc/self/stat").exists():
-            return _HIDDEN if _is_there(pid) else None
-        return _start_time_by_ps(pid)
+        started = "" if Path("/proc/self/stat").exists() else _start_time_by_ps(pid)
+        return started or (_HIDDEN if _is_there(pid) else None)
     except ProcessLookupError:
         return None
     # The name in brackets may hold blanks and brackets; field 3 is the state, 22 the start time
@@ -117,9 +116,12 @@ def _is_there(pid: int) -> bool:
     return True
 
 
-def _start_time_by_ps(pid: int) -> str | None:
-    done = subprocess.run(
-        ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
-    )
-    started = "".join(c for c in done.stdout if c.isalnum())
-    return started or None
+def _start_time_by_ps(pid: int) -> str:
+    """Return what ``ps`` tells, as on macOS, or nothing: on Linux it needs /proc itself."""
+    try:
+        done = subprocess.run(
+            ["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return "".join(c for c in done.stdout if c.isalnum())
