@@ -6,6 +6,7 @@ import gzip
 import itertools
 import mmap
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,7 @@ from tfrecord_io.errors import (
 )
 from tfrecord_io.reading import source, tasks
 from tfrecord_io.reading.plan import plan_scan
+from tfrecord_io.records.reader import TFRecordReader
 from tfrecord_io.statistics import compute_statistics
 from tfrecord_io.tensors import numpy_batches
 from tfrecord_io.tensors import rows as training_rows
@@ -463,6 +465,22 @@ def test_a_small_file_that_comes_a_little_at_a_time(tmp_path, monkeypatch, pack)
     pread, most = os.pread, len(pack(SMALL[0]))
     monkeypatch.setattr(os, "pread", lambda file, size, place: pread(file, min(size, most), place))
     assert read_table(path)["n"].to_pylist() == [*range(10)]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("size", [10, 20_000_000])
+@pytest.mark.parametrize("read", [read_table, infer_schema, lambda path: [*TFRecordReader(path)]])
+def test_what_the_disk_does_not_give_is_told_with_its_path(tmp_path, monkeypatch, pack, size, read):
+    path = tmp_path / "a"
+    path.write_bytes(pack(frame(random.Random(1).randbytes(size))))
+
+    def fail(*_):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "pread", fail)
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(OSError, match=f"Input/output error: '{path}'"):
+        read(path)
 
 
 class TestManyFiles:

@@ -455,6 +455,37 @@ class TestLocal(StorageContract):
         tfr.convert(tmp_path / "data", tmp_path / "data.jsonl", mode="overwrite")
         assert (tmp_path / "data.jsonl").read_text() == '{"a":1}\n'
 
+    @pytest.mark.filterwarnings("error")
+    def test_answers_of_links_that_got_lost(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """link(2): of NFS they may be wrong, since the call is repeated."""
+        make = os.link
+
+        def link(source: str, target: str) -> None:
+            make(source, target)
+            make(source, target)
+
+        monkeypatch.setattr(os, "link", link)
+        for mode in ("error", "append"):
+            tfr.write_table(pa.table({"a": [1]}), tmp_path / "data", mode=mode)
+        assert tfr.count_rows(tmp_path / "data") == 2
+        tfr.convert(tmp_path / "data", tmp_path / "data.jsonl")
+        with pytest.raises(tfr.DatasetExistsError):
+            tfr.convert(tmp_path / "data", tmp_path / "data.jsonl")
+        assert (tmp_path / "data.jsonl").read_text() == '{"a":1}\n' * 2
+        assert sorted(one.name for one in tmp_path.iterdir()) == ["data", "data.jsonl"]
+
+    def test_errors_of_reading_name_the_file(self) -> None:
+        """The system names one only where it is opened. No memory is at the address 0."""
+        path = "/proc/self/mem"
+        with LocalStorage().open_read(path) as file:
+            for read in (lambda: file.read(1), file.read, lambda: file.readinto(bytearray(1))):  # type: ignore[attr-defined]
+                with pytest.raises(OSError, match=f"Input/output error: '{path}'"):
+                    read()
+        with pytest.raises(OSError, match=f"Input/output error: '{path}'"):
+            LocalStorage().read_bytes(path, 10)
+
     def test_a_limit_takes_no_memory(self, tmp_path: Path) -> None:
         """Where memory is limited, a commit that was decided could not be read."""
         storage, root = open_storage(tmp_path)

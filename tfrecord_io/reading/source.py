@@ -45,6 +45,7 @@ from tfrecord_io.parallel import read_ahead
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.reading.ranges import Fetch, FirstRange, Ranges
 from tfrecord_io.storage import Storage
+from tfrecord_io.storage.protocol import naming
 
 #: Bytes that are read at a time.
 _CHUNK_BYTES = 4 * 1024 * 1024
@@ -331,7 +332,8 @@ class _InTurn:
 
     def read(self, size: int, /) -> bytes:
         size = min(size, self._size - self._offset)
-        data = os.pread(self._handle.fileno(), size, self._offset)
+        with naming(self._handle.name):
+            data = os.pread(self._handle.fileno(), size, self._offset)
         self._offset += len(data)
         if not data:
             check_end(self._offset, self._size)
@@ -508,7 +510,8 @@ class _Read:
         view = memoryview(buffer)
         there = 0
         while there < len(view):
-            more = os.preadv(self._handle.fileno(), [view[there:]], start + there)
+            with naming(self._handle.name):
+                more = os.preadv(self._handle.fileno(), [view[there:]], start + there)
             if not more:
                 # The file was cut short.
                 break

@@ -23,7 +23,7 @@ from tfrecord_io.errors import ClosedError, LimitExceededError, UnsupportedTypeE
 from tfrecord_io.options import MAX_PAYLOAD_BYTES
 from tfrecord_io.records.options import compressor_to_write, options_of
 from tfrecord_io.storage import Storage, open_storage
-from tfrecord_io.storage.sending import naming
+from tfrecord_io.storage.protocol import naming
 from tfrecord_io.tf_errors import as_tensorflow, dressed
 
 #: Records wait until they are so many, or their payloads so many bytes.

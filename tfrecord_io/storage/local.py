@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
+import io
 import os
 import shutil
 import stat
@@ -16,7 +17,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from tfrecord_io.errors import LayoutError, OptionError
 from tfrecord_io.parallel import each
@@ -33,9 +34,9 @@ from tfrecord_io.storage.protocol import (
     is_a_folder,
     limited,
     may_not_change,
+    naming,
     not_found,
 )
-from tfrecord_io.storage.sending import naming
 
 #: How mounts of object stores, Windows shares and FAT disks refuse a hard link.
 _NO_LINKS = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM}
@@ -91,8 +92,7 @@ class LocalStorage(StagesByRename):
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         with as_listed(path, version):
-            # The caller closes it.
-            file = open(path, "rb", buffering=0, opener=_at_once)  # noqa: SIM115
+            file = _LocalFile(path, "rb", opener=_at_once)
         try:
             info = _file_info(path, os.fstat(file.fileno()))
             check_version(path, version, info.version)
@@ -109,18 +109,19 @@ class LocalStorage(StagesByRename):
         try:
             info = _file_info(path, os.fstat(descriptor))
             check_version(path, version, info.version)
-            data = os.pread(descriptor, end - start, start)
-            # Network file systems may give less at a time than there is.
-            while 0 < len(data) < min(end, info.size) - start and (
-                more := os.pread(descriptor, end - start - len(data), start + len(data))
-            ):
-                data += more
+            with naming(path):
+                data = os.pread(descriptor, end - start, start)
+                # Network file systems may give less at a time than there is.
+                while 0 < len(data) < min(end, info.size) - start and (
+                    more := os.pread(descriptor, end - start - len(data), start + len(data))
+                ):
+                    data += more
             return data
         finally:
             os.close(descriptor)
 
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        with open(path, "rb", opener=_at_once) as file:
+        with naming(path), open(path, "rb", opener=_at_once) as file:
             size = _file_info(path, os.fstat(file.fileno())).size
             # Python finds memory for all that is asked for first.
             return limited(file.read(min(size, limit) + 1), limit, path)
@@ -270,6 +271,22 @@ class LocalStorage(StagesByRename):
         each(_sync_folder, todo, min(self.close_concurrency, len(todo) // 4))
 
 
+class _LocalFile(io.FileIO):
+    """An open file, whose errors name it."""
+
+    def readinto(self, buffer: Any) -> Any:
+        with naming(str(self.name)):
+            return super().readinto(buffer)
+
+    def read(self, size: Any = -1) -> Any:
+        with naming(str(self.name)):
+            return super().read(size)
+
+    def readall(self) -> Any:
+        with naming(str(self.name)):
+            return super().readall()
+
+
 def _at_once(path: str, flags: int) -> int:
     """Open a file without waiting, as that of a pipe would, for somebody at its other end."""
     return os.open(path, flags | os.O_NONBLOCK)
@@ -288,6 +305,9 @@ def link(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError as error:
+        # link(2): of NFS the answer may be wrong, when it got lost and the call was repeated.
+        if error.errno == errno.EEXIST and os.path.samestat(os.lstat(source), os.lstat(target)):
+            return
         if error.errno not in _NO_LINKS:
             raise
         raise OSError(
@@ -314,12 +334,13 @@ def _can_rename(source: str, target: str) -> bool:
 def check_links(folder: str) -> None:
     """Raise what `link` raises if a commit of what is staged in a folder could not be decided."""
     probe = f"{folder}/{uuid.uuid4().hex}.probe"
-    Path(probe).touch()
+    with naming(probe):
+        Path(probe).touch()
     try:
         link(probe, f"{probe}.link")
-        Path(f"{probe}.link").unlink()
+        Path(f"{probe}.link").unlink(missing_ok=True)
     finally:
-        Path(probe).unlink()
+        Path(probe).unlink(missing_ok=True)
 
 
 def _sync_folder(path: str) -> None:

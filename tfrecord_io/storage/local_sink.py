@@ -21,7 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tfrecord_io.storage.sending import Buffered, Sender, naming, take
+from tfrecord_io.storage.protocol import naming
+from tfrecord_io.storage.sending import Buffered, Sender, take
 
 #: A sink sends its blocks when it holds this many bytes.
 _SEND_BYTES = 4 * 1024 * 1024

@@ -411,6 +411,16 @@ def check_version(url: str, expected: str | None, found: str) -> None:
 
 
 @contextlib.contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Have errors name the file; Python names one only where it is opened."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
+
+
+@contextlib.contextmanager
 def as_listed(url: str, version: str | None) -> Iterator[None]:
     """Raise `DatasetChangedError` where a file that was listed with a version is gone."""
     try:

@@ -14,7 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from tfrecord_io.storage.sending import Buffered, naming
+from tfrecord_io.storage.protocol import naming
+from tfrecord_io.storage.sending import Buffered
 
 #: What is sent at a time; S3 takes no less than 5 MiB, but for the last part.
 PART_BYTES = 8 * 1024 * 1024

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -41,16 +40,6 @@ def in_flight(call: Callable[[], _Result]) -> Future[_Result]:
         raise
     future.add_done_callback(lambda _: room.release())
     return future
-
-
-@contextlib.contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Have errors name the file that is written; Python names one only where it is opened."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or path
-        raise
 
 
 class Sender:
