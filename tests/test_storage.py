@@ -13,6 +13,7 @@ import random
 import re
 import shutil
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -475,6 +476,27 @@ class TestLocal(StorageContract):
             tfr.convert(tmp_path / "data", tmp_path / "data.jsonl")
         assert (tmp_path / "data.jsonl").read_text() == '{"a":1}\n' * 2
         assert sorted(one.name for one in tmp_path.iterdir()) == ["data", "data.jsonl"]
+
+    def test_a_mount_that_syncs_no_folders(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """vfs_fsync(): EINVAL where the file system has none of it, as SMB's had long none."""
+        sync, number = os.fsync, errno.EINVAL
+
+        def fsync(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+                raise OSError(number, os.strerror(number))
+            sync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        for mode in ("error", "append", "overwrite"):
+            tfr.write_table(pa.table({"a": [1]}), tmp_path / "data", mode=mode)
+        tfr.convert(tmp_path / "data", tmp_path / "data.jsonl")
+        assert tfr.read_table(tmp_path / "data")["a"].to_pylist() == [1]
+        number = errno.EIO
+        with pytest.raises(OSError, match=f"Input/output error: '{tmp_path}/data/.*'"):
+            tfr.write_table(pa.table({"a": [1]}), tmp_path / "data", mode="append")
+        assert tfr.read_table(tmp_path / "data")["a"].to_pylist() == [1]
 
     def test_errors_of_reading_name_the_file(self) -> None:
         """The system names one only where it is opened. No memory is at the address 0."""

@@ -41,6 +41,9 @@ from tfrecord_io.storage.protocol import (
 #: How mounts of object stores, Windows shares and FAT disks refuse a hard link.
 _NO_LINKS = {errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM}
 
+#: How Linux says that a file system, as that of Windows shares, syncs files and no folders.
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.EOPNOTSUPP}
+
 #: Tries to make a folder that other jobs keep removing.
 _MAKE_TRIES = 20
 
@@ -346,7 +349,11 @@ def check_links(folder: str) -> None:
 def _sync_folder(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming(path):
+            os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
     finally:
         os.close(descriptor)
 
