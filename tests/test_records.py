@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import gzip
+import io
 import mmap
 import os
 import pickle
@@ -28,6 +29,7 @@ from tests.support.servers import Server
 from tfrecord_io.codec.reference import frame
 from tfrecord_io.reading import ranges, source
 from tfrecord_io.reading.source import OpenFile
+from tfrecord_io.records import writer as writing
 from tfrecord_io.storage import generic, open_storage, remote_sink
 
 RECORDS = [b"", b"one", bytes(range(256)) * 100, b"four"] * 3
@@ -248,6 +250,26 @@ def test_a_file_without_room_is_closed(options: str) -> None:
     writer.close()
     with pytest.raises(tfr.ClosedError, match="Writer is closed"):
         writer.write(b"y")
+
+
+def test_a_quota_that_is_told_at_the_end_is_told_with_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As close(2) has it for NFS."""
+
+    class OverQuota(io.FileIO):
+        def close(self) -> None:
+            if not self.closed:
+                super().close()
+                raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
+
+    monkeypatch.setattr(
+        writing, "open", lambda path, *_, **__: OverQuota(path, "wb"), raising=False
+    )
+    made = tfr.TFRecordWriter(tmp_path / "a")
+    made.write(b"x")
+    with pytest.raises(OSError, match=f"quota exceeded: '{tmp_path}/a'"):
+        made.close()
 
 
 @pytest.mark.parametrize("options", ["", "GZIP"])

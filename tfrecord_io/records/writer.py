@@ -68,7 +68,9 @@ class _LocalFile:
 
     def close(self) -> None:
         self._check()
-        self._file.close()
+        # Network file systems may tell only here that there is no room.
+        with naming(self._path):
+            self._file.close()
 
     def _check(self) -> None:
         # The file lacks bytes, so what came behind them could not be read.
