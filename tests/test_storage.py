@@ -29,7 +29,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import aiohttp
 import fsspec
@@ -690,6 +690,36 @@ class TestStoresOfObjects(StorageContract):
         assert len(asked) == 2
         assert storage.read_bytes(f"{root}/g", 9) == b"text"
         assert not storage.exists(f"{root}/f")
+
+
+def test_a_store_with_one_connection_is_asked_by_one_thread_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FTP's: the answers of calls that overlap are taken for each other's."""
+    inside = threading.Lock()
+
+    class OneConnection(MemoryFileSystem):
+        protocol = "ftp"
+        store: ClassVar[dict[str, Any]] = {}
+        pseudo_dirs: ClassVar[list[str]] = [""]
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return MemoryFileSystem._strip_protocol(path.replace("ftp://", "memory://", 1))
+
+        def cat_file(self, path: str, *arguments: Any, **options: Any) -> Any:
+            assert inside.acquire(blocking=False)
+            time.sleep(0.01)
+            inside.release()
+            return super().cat_file(path, *arguments, **options)
+
+    monkeypatch.setitem(_registry, "ftp", OneConnection)
+    table = pa.table({"x": [*range(20)], "p": [*range(20)]})
+    tfr.write_table(table, tmp_path / "ds", partition_by="p")
+    fsspec.filesystem("ftp").put(f"{tmp_path}/ds", "/ds", recursive=True)
+    assert tfr.read_table("ftp:///ds", threads=8).sort_by("x")["x"] == table["x"]
+    with pytest.raises(OptionError, match="writing to ftp:///new is not possible"):
+        tfr.write_table(table, "ftp:///new")
 
 
 class TestAzure:

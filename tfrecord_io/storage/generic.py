@@ -12,7 +12,7 @@ import errno
 import re
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, BinaryIO
 
@@ -41,6 +41,7 @@ _WHOLE_BYTES = 64 * 1024 * 1024
 
 #: File systems that can only be read.
 _READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
+_READ_ONLY |= {"ftp"}  # Some servers move no file over another one, and all refuse alike.
 
 #: File systems before others, which keep what is read; of what is written they know too little.
 CACHES = {"simplecache", "filecache", "blockcache", "cached"}
@@ -49,6 +50,10 @@ CACHES = {"simplecache", "filecache", "blockcache", "cached"}
 #: saved yet get lost when another reads them again, and so does the file that was being opened.
 _NOTING = CACHES - {"simplecache"}
 _noting = threading.RLock()
+
+#: Those that have one connection, on which one call is made after the other.
+ONE_BY_ONE = {"ftp"}
+one_by_one = threading.RLock()
 
 #: Those that are a web server's, or may be.
 _OF_WEB = {"http", "https", *CACHES}
@@ -243,6 +248,7 @@ class FsspecStorage(StagesByRename):
         return bool(tree.files or tree.folders)
 
     def folders(self, path: str, start: str) -> list[str]:  # noqa: D102
+        self._filesystem.invalidate_cache()
         try:
             found = self._filesystem.ls(path, detail=True)
         except (FileNotFoundError, NotADirectoryError):
@@ -362,6 +368,47 @@ class FsspecStorage(StagesByRename):
 
     def sync_folders(self, paths: Iterable[str]) -> None:  # noqa: D102
         return
+
+
+class Calls:
+    """A file system of which each call, also to files that it opens, is made within something.
+
+    Parameters
+    ----------
+    client : fsspec.AbstractFileSystem
+        Makes the calls.
+    around : callable
+        Takes the path that a call is about and returns a context manager.
+    """
+
+    def __init__(
+        self,
+        client: Any,
+        around: Callable[[str], contextlib.AbstractContextManager[object]],
+        path: str = "",
+    ) -> None:
+        self._client = client
+        self._around = around
+        self._path = path
+
+    def __enter__(self) -> Calls:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if not callable(found) or name == "unstrip_protocol":
+            return found
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            path = self._path or next(iter(arguments), "")
+            with self._around(path):
+                answer = found(*arguments, **options)
+            return Calls(answer, self._around, path) if name == "open" else answer
+
+        return call
 
 
 class _Stream:

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, TypeVar
 
-from tfrecord_io.storage.generic import FsspecStorage, is_folder_entry
+from tfrecord_io.storage.generic import Calls, FsspecStorage, is_folder_entry
 from tfrecord_io.storage.markers import MARKER, MarksFolders, folder_of
 from tfrecord_io.storage.protocol import FileInfo, Keep, as_listed, check_version, not_found
 from tfrecord_io.storage.range_file import open_by_ranges
@@ -51,7 +51,7 @@ class ObjectStorage(MarksFolders, FsspecStorage, ABC):
     concurrency = close_concurrency = 32
 
     def __init__(self, filesystem: Any, protocol: str) -> None:
-        super().__init__(_Calls(filesystem, self.url), protocol)
+        super().__init__(Calls(filesystem, lambda path: _answers(self.url(path))), protocol)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._protocol!r})"
@@ -233,36 +233,9 @@ OBJECT_STORES: dict[str, type[ObjectStorage]] = {
 }
 
 
-class _Calls:
-    """A client whose own errors are raised as ``OSError``; what it opens is one as well."""
-
-    def __init__(self, client: Any, url: Callable[[str], str], path: str = "") -> None:
-        self._client = client
-        self._url = url
-        self._path = path
-
-    def __enter__(self) -> _Calls:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        if not callable(found) or name == "unstrip_protocol":
-            return found
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            path = self._path or next(iter(arguments), "")
-            with _answers(self._url(path)):
-                answer = found(*arguments, **options)
-            return _Calls(answer, self._url, path) if name == "open" else answer
-
-        return call
-
-
 @contextlib.contextmanager
 def _answers(url: str) -> Iterator[None]:
+    """Raise a client's own errors as ``OSError``."""
     try:
         yield
     except OSError:
