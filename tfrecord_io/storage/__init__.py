@@ -18,7 +18,7 @@ from tfrecord_io.errors import CorruptDataError, MissingDependencyError, OptionE
 from tfrecord_io.options import settings
 from tfrecord_io.parallel import thread_count
 from tfrecord_io.storage import objects
-from tfrecord_io.storage.generic import CACHES, ONE_BY_ONE, Calls, FsspecStorage, one_by_one
+from tfrecord_io.storage.generic import CACHES, FsspecStorage
 from tfrecord_io.storage.local import LocalStorage as LocalStorage
 from tfrecord_io.storage.protocol import FileInfo as FileInfo
 from tfrecord_io.storage.protocol import Sink as Sink
@@ -314,8 +314,6 @@ def _storage_of(filesystem: Any, path: Any, url: str) -> tuple[Storage, str]:
         inner = "."
     if kind in objects.OBJECT_STORES:
         return objects.OBJECT_STORES[kind](filesystem, kind), inner
-    if kind in ONE_BY_ONE:
-        return FsspecStorage(Calls(filesystem, lambda _: one_by_one), kind), inner
     return FsspecStorage(filesystem, kind), inner
 
 

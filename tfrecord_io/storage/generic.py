@@ -46,14 +46,11 @@ _READ_ONLY |= {"ftp"}  # Some servers move no file over another one, and all ref
 #: File systems before others, which keep what is read; of what is written they know too little.
 CACHES = {"simplecache", "filecache", "blockcache", "cached"}
 
-#: Reads of those that note what they keep come one after the other: notes that one thread has not
-#: saved yet get lost when another reads them again, and so does the file that was being opened.
-_NOTING = CACHES - {"simplecache"}
-_noting = threading.RLock()
-
-#: Those that have one connection, on which one call is made after the other.
-ONE_BY_ONE = {"ftp"}
-one_by_one = threading.RLock()
+#: Those that are asked by one thread at a time. One has one connection. The others note what they
+#: keep, and notes that one thread has not saved yet get lost when another reads them again, and so
+#: does the file that was being opened.
+_ONE_BY_ONE = {"ftp", *CACHES} - {"simplecache"}
+_one_by_one = threading.RLock()
 
 #: Those that are a web server's, or may be.
 _OF_WEB = {"http", "https", *CACHES}
@@ -91,6 +88,8 @@ class FsspecStorage(StagesByRename):
     concurrency = close_concurrency = 8
 
     def __init__(self, filesystem: Any, protocol: str, begin: str = "") -> None:
+        if protocol in _ONE_BY_ONE:
+            filesystem = Calls(filesystem, lambda _: _one_by_one)
         self._filesystem = filesystem
         self._protocol = protocol
         self._begin = begin
@@ -191,7 +190,7 @@ class FsspecStorage(StagesByRename):
         with as_listed(self.url(path), version):
             if version is not None:
                 check_version(self.url(path), version, self.info(path).version)
-            with _answers(self.url(path)), self._alone():
+            with _answers(self.url(path)):
                 data = bytes(self._filesystem.cat_file(path, start=start, end=end))
         if len(data) <= end - start:
             return data
@@ -205,11 +204,8 @@ class FsspecStorage(StagesByRename):
             )
         return data[start:end]
 
-    def _alone(self) -> contextlib.AbstractContextManager[object]:
-        return _noting if self._protocol in _NOTING else contextlib.nullcontext()
-
     def read_bytes(self, path: str, limit: int) -> bytes:  # noqa: D102
-        with self._alone(), _answers(self.url(path)):
+        with _answers(self.url(path)):
             try:
                 opened = self._filesystem.open(path, "rb")
             except KeyError as error:
