@@ -187,7 +187,7 @@ class AzureStorage(ObjectStorage):
         from azure.core import MatchConditions
         from azure.core.exceptions import ResourceModifiedError
 
-        condition = {} if version is None else {"etag": version}
+        condition = {} if version is None else {"etag": f'"{version}"'}
 
         async def read(blob: Any) -> bytes:
             try:
@@ -207,7 +207,8 @@ class AzureStorage(ObjectStorage):
         return self._ask(path, read)
 
     def _version(self, size: int, details: Mapping[str, Any]) -> str:
-        return str(details["etag"])
+        # Azure's listings leave out the quotes, which a condition has to have.
+        return str(details["etag"]).strip('"')
 
     def _blob(self, path: str) -> Any:
         container, name, _ = self._filesystem.split_path(path)
