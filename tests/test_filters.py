@@ -398,6 +398,21 @@ class TestReading:
         rows = read_table(tmp_path / "x", columns=["a"], filters=kept)["a"].to_pylist()
         assert sorted(rows) == table.filter(kept)["a"].to_pylist()
 
+    @pytest.mark.parametrize(
+        "kept",
+        [
+            (field("b") >= 0) & (field(0) > 1),
+            (field("p") == 1) & (field(0) > 1),
+            (field("p") == 0) | (field(1) > 1),
+            field(0) > field("b"),
+        ],
+    )
+    def test_columns_by_position_and_by_name(self, tmp_path, kept):
+        table = pa.table({"a": [0, 1, 2, 3], "b": [3, 2, 1, 0], "p": [0, 1, 0, 1]})
+        write_table(table, tmp_path / "x", partition_by="p")
+        rows = read_table(tmp_path / "x", columns=["a"], filters=kept)["a"].to_pylist()
+        assert sorted(rows) == table.filter(kept)["a"].to_pylist()
+
     def test_path_column_in_a_filter(self, dataset):
         path = str(dataset / "year=2024" / "place=x" / "part-00000-000.tfrecord")
         table = read_table(dataset, path_column="file", filters=[("file", "=", path)])

@@ -445,6 +445,8 @@ def _columns_of_expression(filter_expression: pc.Expression, schema: pa.Schema) 
     problem = _problem(filter_expression, schema)
     if problem is not None:
         raise OptionError(f"filters do not fit the columns {', '.join(schema.names)}: {problem}")
+    if not _is_by_name(filter_expression):
+        return list(schema.names)
     # Arrow tells no names. So: the shortest run of columns with which the expression can be bound
     # ends in one that it needs; with that one put in front, look for the next.
     needed: list[int] = []
