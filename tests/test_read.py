@@ -601,6 +601,24 @@ class TestManifest:
         assert table["p"].to_pylist() == [1, 1]
 
     @pytest.mark.parametrize(
+        ("types", "t", "values"),
+        [
+            ([pa.null(), pa.string()], pa.string(), [None, "01"]),
+            ([pa.null(), pa.int64()], pa.int64(), [None, 1]),
+            ([pa.int32(), pa.int64()], pa.int64(), [1, 1]),
+            ([pa.int8(), pa.null(), pa.uint16(), pa.int64()], pa.int64(), [1, None, 1, 1]),
+        ],
+    )
+    def test_partition_types_that_another_one_holds(self, tmp_path, types, t, values):
+        for number, (one, value) in enumerate(zip(types, values, strict=True)):
+            table = pa.table({"n": [number], "p": pa.array([value], one)})
+            write_table(table, tmp_path / str(number), partition_by="p")
+        for some in (range(len(types)), reversed(range(len(types)))):
+            table = read_table([tmp_path / str(number) for number in some]).sort_by("n")
+            assert table.schema.field("p").type == t
+            assert table["p"].to_pylist() == values
+
+    @pytest.mark.parametrize(
         ("t", "value"),
         [(pa.timestamp("us", "Asia/Tokyo"), 253_402_300_799_999_999), (pa.timestamp("ns"), 1)],
     )

@@ -23,6 +23,7 @@ from tfrecord_io.partition_values import cast_partition_values, infer_partition_
 from tfrecord_io.plan import ScanFile
 from tfrecord_io.reading.listing import Listed, Missing, list_paths
 from tfrecord_io.reading.work import path_value, repeated
+from tfrecord_io.schema import holds_records_of
 from tfrecord_io.storage import FileInfo, Storage, open_storage
 
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
@@ -342,7 +343,8 @@ def _partition_field(
         for manifest in manifests
         if name in manifest.partition_schema.names
     }
-    return pa.field(name, written.pop() if len(written) == 1 else inferred)
+    of_all = (t for t in written if all(holds_records_of(t, other) for other in written))
+    return pa.field(name, next(of_all, inferred))
 
 
 def _known_table(found: list[FolderFiles], known: pa.Schema) -> pa.Table:
