@@ -179,6 +179,18 @@ def test_what_is_missing(copied: Server) -> None:
         names([f"{copied.url}/{name}" for name in (FILES[0], "p=1/q")], copied)
 
 
+@pytest.mark.parametrize("pattern", ["_temp*", "*/p=0/*", "p=1/.*", "**/.*"])
+def test_a_pattern_that_only_hidden_files_fit(copied: Server, pattern: str) -> None:
+    with pytest.raises(FileNotFoundError, match="but those that are hidden"):
+        names([f"{copied.url}/{pattern}"], copied)
+    assert names([f"{copied.url}/{pattern}"], copied, "patterns") == []
+
+
+def test_a_pattern_that_an_empty_data_set_fits(tmp_path: Path) -> None:
+    write_table(TABLE.slice(0, 0), tmp_path / "ds")
+    assert names([f"{tmp_path}/ds/*"], Server(url="")) == []
+
+
 def test_what_may_be_missing(copied: Server) -> None:
     def found(missing: listing.Missing, *paths: str) -> list[str]:
         return names([f"{copied.url}/{path}" for path in paths], copied, missing)

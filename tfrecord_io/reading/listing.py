@@ -503,6 +503,12 @@ def _fitting(
         if not hidden[folder] and is_data_name(name):
             fitting.append((path, info))
             places.add(path if info is None else folder)
+    # What holds a manifest and nothing else is an empty data set.
+    if not (fitting or may_be_missing or any(path.endswith(f"/{MANIFEST_NAME}") for path in found)):
+        raise FileNotFoundError(
+            f"no file fits {storage.url(pattern)} but those that are hidden, whose names or "
+            "folders begin with '_' or '.': name them, without a pattern"
+        )
     roots = [path for path, info in fitting if info is None]
     look_of = _look_if_there if may_be_missing else _look
     looks = dict(zip(roots, ask_each(storage, look_of, roots), strict=True))
