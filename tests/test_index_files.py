@@ -185,6 +185,19 @@ def test_an_index_that_would_be_read_as_data(tmp_path: Path) -> None:
     assert tfr.write_index(f"{tmp_path}/data/*.tfrecord", tmp_path / "data").files == 2
 
 
+def test_an_index_that_would_be_read_as_data_of_another_source(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with tfr.TFRecordWriter(tmp_path / f"{name}.tfrecord") as writer:
+            writer.write(b"x")
+        (tmp_path / name).mkdir()
+        (tmp_path / f"{name}.tfrecord").rename(tmp_path / name / f"{name}.tfrecord")
+    both = [tmp_path / "a", tmp_path / "b"]
+    for source in (both, [tmp_path / "a" / "a.tfrecord", tmp_path / "b"], f"{tmp_path}/[ab]"):
+        with pytest.raises(tfr.OptionError, match="folder of the data"):
+            tfr.write_index(source, tmp_path / "b")
+    assert tfr.write_index(both, tmp_path / "b" / "_index").files == 2
+
+
 def test_no_records(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"")
     assert tfr.write_index(tmp_path / "a", tmp_path / "b").records == 0

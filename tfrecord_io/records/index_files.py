@@ -22,7 +22,7 @@ import os
 import posixpath
 import re
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,6 +47,7 @@ from tfrecord_io.parallel import each
 from tfrecord_io.plan import ScanFile, ScanOptions
 from tfrecord_io.reading.files import Paths, as_list
 from tfrecord_io.reading.frames import FrameCounter, walk
+from tfrecord_io.reading.listing import Listed
 from tfrecord_io.reading.plan import plan_files
 from tfrecord_io.reading.source import OpenFile
 from tfrecord_io.storage import Storage, open_storage, target_options, threads_for
@@ -301,10 +302,12 @@ def write_index(
     b'a record'
     """
     options = target_options(target, as_list(source), storage_options, target_storage_options)
-    plan = plan_files(source, storage_options=storage_options, limits=limits)
+    found: list[Listed] = []
+    plan = plan_files(source, storage_options=storage_options, limits=limits, tell=found.append)
     storages = [open_storage(url, storage_options) for url in plan.locations]
     into, base = open_storage(target, options)
     places = _places([task.file for task in plan.tasks], storages, into, base)
+    _check_are_no_data(places, into, found)
     codec = get_codec()
 
     def write(place: str) -> int:
@@ -355,14 +358,6 @@ def _places(
                 "behind them",
                 path=into.url(place),
             )
-    for place, file in places.items():
-        storage, folder = storages[file.location]
-        if is_read_with(into.url(place), storage.url(folder)):
-            raise OptionError(
-                "the index would stand in the folder of the data, whose files are all taken for "
-                "records; choose a folder beside it, or below it one whose name starts with '_'",
-                path=into.url(place),
-            )
     if base not in places and into.exists(base) and not into.is_folder(base):
         raise DatasetExistsError(
             "the target is a file, and the indexes of several files go into a folder; choose "
@@ -370,6 +365,17 @@ def _places(
             path=into.url(base),
         )
     return places
+
+
+def _check_are_no_data(places: Iterable[str], into: Storage, found: Iterable[Listed]) -> None:
+    folders = {one.storage.url(one.root) for one in found if one.is_folder}
+    for place in places:
+        if any(is_read_with(into.url(place), folder) for folder in folders):
+            raise OptionError(
+                "the index would stand in the folder of the data, whose files are all taken for "
+                "records; choose a folder beside it, or below it one whose name starts with '_'",
+                path=into.url(place),
+            )
 
 
 def _is_free(storage: Storage, place: str) -> bool:
