@@ -18,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tfrecord_io import layout
-from tfrecord_io.errors import LayoutError
+from tfrecord_io.errors import LayoutError, OptionError
 from tfrecord_io.partition_values import cast_partition_values, infer_partition_types
 
 GOLDEN = Path(__file__).parent / "golden" / "spark_tfrecord"
@@ -410,6 +410,14 @@ def test_times_without_a_zone_are_of_none() -> None:
     assert found.to_pylist() == [datetime(2026, 3, 8, 2, 30)]
 
 
+def test_a_time_zone_that_is_none() -> None:
+    with pytest.raises(OptionError, match="no time zone 'Nowhere/City'"):
+        cast_partition_values("p", ["2026-01-02"], pa.timestamp("us", "UTC"), "Nowhere/City")
+    # Where no text tells a time in it, nobody asks for it.
+    text = cast_partition_values("p", ["a"], pa.string(), "Nowhere/City")
+    assert text.to_pylist() == ["a"]
+
+
 def test_instants_in_folders_of_pyarrow(tmp_path: Path) -> None:
     instants = pa.array([0, None, 1_700_000_000_123_456], pa.timestamp("us", "UTC"))
     pads.write_dataset(
@@ -457,7 +465,7 @@ def test_instants_in_folders_of_pyarrow(tmp_path: Path) -> None:
     ],
 )
 def test_values_that_do_not_fit_a_given_type(type_: pa.DataType, text: str) -> None:
-    with pytest.raises(LayoutError, match="'p'"):
+    with pytest.raises(LayoutError, match=r"'p'.*give the column another type in the schema"):
         cast_partition_values("p", [text], type_)
 
 

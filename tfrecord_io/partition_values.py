@@ -202,7 +202,7 @@ def _infer_decimal(text: str) -> pa.DataType | None:
         _, digits, exponent = Decimal(text).as_tuple()
     except InvalidOperation:
         return None
-    if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_PRECISION:
+    if not isinstance(exponent, int) or exponent < 0:
         return None
     precision = len(digits) + exponent
     return pa.decimal128(precision, 0) if precision <= _MAX_PRECISION else None
@@ -283,14 +283,19 @@ def cast_partition_values(
         raise
     except pa.ArrowNotImplementedError as error:
         raise LayoutError(
-            f"partition column {name!r} cannot be of type {t}: {error}", feature=name
+            f"partition column {name!r} cannot be of type {t}: {error}; {_ANOTHER_TYPE}",
+            feature=name,
         ) from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, ArithmeticError, ValueError) as error:
         raise LayoutError(
-            f"a folder's value of partition column {name!r} is not of type {t}: {error}",
+            f"a folder's value of partition column {name!r} is not of type {t}: {error}; "
+            f"{_ANOTHER_TYPE}",
             feature=name,
         ) from error
 
+
+#: What to do about a value or a type that does not fit.
+_ANOTHER_TYPE = "give the column another type in the schema"
 
 #: Between digits they mean something to Python alone.
 _NO_UNDERSCORES = re.compile("[^_]*")
@@ -311,8 +316,8 @@ def _check_text(name: str, text: str, t: pa.DataType) -> None:
     for is_kind, pattern in _PATTERNS.items():
         if is_kind(t) and not pattern.fullmatch(text):
             raise LayoutError(
-                f"the folder value {text!r} of partition column {name!r} is not of type {t}; give "
-                "the column another type in the schema",
+                f"the folder value {text!r} of partition column {name!r} is not of type {t}; "
+                f"{_ANOTHER_TYPE}",
                 feature=name,
             )
 
@@ -325,7 +330,7 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
     if pat.is_fixed_size_binary(t) and t.byte_width > _MAX_WIDTH:
         raise LayoutError(
             f"partition column {name!r} is of type {t}, and no folder's name has as many bytes; "
-            "give the column another type in the schema",
+            f"{_ANOTHER_TYPE}",
             feature=name,
         )
     if is_text(t) or is_bytes(t):
@@ -338,9 +343,7 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
         wide = pa.array([None if x is None else _parse_double(x) for x in texts], pa.float64())
         narrow = wide.cast(t)
         if pc.any(pc.and_(pc.is_inf(narrow), pc.is_finite(wide))).as_py():
-            raise LayoutError(
-                f"a folder's value of partition column {name!r} is beyond {t}", feature=name
-            )
+            raise ValueError("it is too large")
         return narrow
     if pat.is_decimal(t):
         decimals = [None if x is None else Decimal(x) for x in texts]
@@ -360,7 +363,9 @@ def _cast_texts(name: str, texts: Sequence[str | None], t: pa.DataType, time_zon
             return stamps
         is_utc = pa.array([x is not None and x.endswith("Z") for x in texts], pa.bool_())
         return pc.if_else(is_utc, _instants(stamps, t, "UTC"), _instants(stamps, t, time_zone))
-    raise LayoutError(f"partition column {name!r} cannot be of type {t}", feature=name)
+    raise LayoutError(
+        f"partition column {name!r} cannot be of type {t}; {_ANOTHER_TYPE}", feature=name
+    )
 
 
 def _stamps(texts: pa.Array, unit: str) -> pa.Array:
@@ -369,7 +374,7 @@ def _stamps(texts: pa.Array, unit: str) -> pa.Array:
     Arrow (26.0.1) writes that second and does not read it, since it begins before they do.
     """
     t = pa.timestamp(unit)
-    is_first = pc.fill_null(pc.match_substring_regex(texts, _FIRST_NANOSECONDS), False)
+    is_first = pc.match_substring_regex(texts, _FIRST_NANOSECONDS)
     if unit != "ns" or not pc.any(is_first).as_py():
         return texts.cast(t)
     later = pc.if_else(is_first, pc.replace_substring(texts, ":43.", ":44."), texts).cast(t)
