@@ -154,7 +154,7 @@ def parse(filters: Filters) -> list[list[Term]] | pc.Expression | None:
         return None
     groups = [filters] if all(isinstance(term, tuple) for term in filters) else filters
     for group in groups:
-        if not isinstance(group, Sequence) or isinstance(group, str) or not group:
+        if not isinstance(group, Sequence) or not group:
             raise _not_filters(filters)
         for term in group:
             _check_term(term, filters)
@@ -212,7 +212,7 @@ def _compared(term: Term, schema: pa.Schema) -> pc.Expression:
         if pat.is_decimal(t):
             return _compared_decimals(column, operator, value, t)
         value = _widened(value)
-        if pat.is_float16(t) and operator not in _OF_NULLS:
+        if pat.is_float16(t):
             # Arrow (26.0.1) compares no halves.
             column = column.cast(pa.float32())
         if pat.is_uint64(t) and operator in _OF_LISTS:
