@@ -376,6 +376,12 @@ class TestReading:
                 4,
                 ["2024x0", "2024y0", "2024y2", "2025y2", "Noney2"],
             ),
+            # What one group says of folders alone excludes nothing that the other may keep.
+            (
+                [[("year", "=", 2024), ("place", "=", "x")], [("n", ">", 1)]],
+                6,
+                ["2024x0", "2024x1", "2024x2", "2024y2", "2025x2", "2025y2", "Nonex2", "Noney2"],
+            ),
             (field("year").is_null() & (field("n") == 1), 2, ["Nonex1", "Noney1"]),
             ([("year", "is", None), ("n", "==", 1)], 2, ["Nonex1", "Noney1"]),
             (
