@@ -285,7 +285,7 @@ class TestFiles:
 
     @pytest.mark.parametrize("path", [[], 7, b"x"])
     def test_no_paths(self, path):
-        with pytest.raises(OptionError, match="path"):
+        with pytest.raises(OptionError, match=r"list of paths is empty|not a path or URL, or a li"):
             read_table(path)
 
     def test_paths_that_are_no_text(self, tmp_path):
@@ -435,11 +435,25 @@ class TestPartitions:
         schema = pa.schema([("n", pa.int64())])
         assert read_table(tmp_path, schema=schema).to_pylist() == [{"n": 1}]
 
-    def test_folders_that_disagree(self, tmp_path):
-        write(tmp_path / "p=1" / "a", {"n": 1})
-        write(tmp_path / "q=1" / "a", {"n": 1})
+    @pytest.mark.parametrize(
+        "folders", [("p=1", "q=1"), ("p=1/q=1", "q=1/p=1"), ("p=1", "p=1/q=1"), ("", "p=1")]
+    )
+    def test_folders_that_disagree(self, tmp_path, folders):
+        for folder in folders:
+            write(tmp_path / folder / "a", {"n": 1})
         with pytest.raises(LayoutError, match="disagree"):
             read_table(tmp_path)
+
+    @pytest.mark.parametrize("names", [(".", "p=1", "."), ("p=1/a", ".", "p=2"), (".", "p=*/a")])
+    def test_paths_that_are_joined(self, tmp_path, names):
+        for number in (1, 2):
+            write(tmp_path / f"p={number}" / "a", {"n": number})
+        plan = plan_scan(
+            [f"{tmp_path}/{name}" for name in names],
+            selection=Selection(joins_paths=True, partition_base=str(tmp_path)),
+            filters=[("p", "<", 3), ("n", "<", 3)],
+        )
+        assert sorted(task.file.partition[0].as_py() for task in plan.tasks) == [1, 2]
 
 
 class TestColumns:
