@@ -173,6 +173,19 @@ def test_rows_are_counted_by_the_index(file: Path, tmp_path: Path) -> None:
     assert len(frame) == len(RECORDS)
 
 
+def test_files_of_a_list_have_a_folder_of_indexes(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.tfrecord"
+    shutil.copy(file, other)
+    assert tfr.write_index([file, other], tmp_path / "index").files == 2
+    names = sorted(path.name for path in (tmp_path / "index").iterdir())
+    assert names == ["data.tfrecord.idx", "other.tfrecord.idx"]
+    for paths in ([file, other], [other, file], [other]):
+        frame = tfr.read_tfrecord(
+            paths, index=tmp_path / "index", record_type="ByteArray", blocksize=100
+        )
+        assert len(frame) == len(RECORDS) * len(paths)
+
+
 def test_an_index_that_would_be_read_as_data(tmp_path: Path) -> None:
     tfr.write_table(pa.table({"x": range(4)}), tmp_path / "data", rows_per_task=2)
     for target in ("data", "data/index"):

@@ -227,8 +227,10 @@ def described_by(
 
     def describe(found_through: str, file: ScanFile) -> ScanFile:
         storage, root = open_storage(found_through, storage_options)
+        into, base = open_storage(index, storage_options)
         url = os.fspath(index)
-        if file.path != root:
+        # Files of a list are found through the first of them.
+        if file.path != root or into.is_folder(base):
             url = f"{url.rstrip('/')}/{_relative(file, root)}{SUFFIX}"
         starts = read_index(url, file, storage.info(file.path).modified, storage_options)
         marks: list[tuple[int, int]] = []
