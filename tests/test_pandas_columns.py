@@ -164,6 +164,19 @@ class TestObjects:
         assert to_arrow(objects([2**53 + 1, nan])).to_pylist() == [[2**53 + 1, None]]
         assert to_arrow(objects([1.5, pd.NA, None])).to_pylist() == [[1.5, None, None]]
 
+    @pytest.mark.parametrize("values", [[[b"a"], [], None, [b"b", b"c"]], [[1], [2.5], None, []]])
+    def test_lists_in_chunks(self, values):
+        """As pyarrow makes them of more than 2 GiB of bytes."""
+
+        class Large(pd.Series):
+            def __arrow_array__(self, type=None):
+                t = pa.array(values).type
+                return pa.chunked_array([pa.array(values[:2], t), pa.array(values[2:], t)])
+
+        array = to_arrow(Large(values, dtype=object, name="v"))
+        assert array.num_chunks == 2
+        assert array.equals(pa.chunked_array([values[:2], values[2:]], pa.array(values).type))
+
     def test_what_is_missing_is_of_every_kind(self):
         missing = [None, float("nan"), pd.NA, pd.NaT]
         for value in (DATE, ZONED, TIME, b"a", datetime.time(1)):

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pat
 from pandas.api.types import infer_dtype, is_string_dtype
 
@@ -141,7 +142,7 @@ def _to_arrow(column: pd.Series) -> pa.Array | pa.ChunkedArray:
     return pa.Array.from_pandas(column)
 
 
-def _of_objects(column: pd.Series) -> pa.Array:
+def _of_objects(column: pd.Series) -> pa.Array | pa.ChunkedArray:
     """Return Python objects as Arrow.
 
     Raises
@@ -180,7 +181,7 @@ def _of_objects(column: pd.Series) -> pa.Array:
     return array
 
 
-def _with_nans(column: pd.Series, array: pa.Array) -> pa.Array:
+def _with_nans(column: pd.Series, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return lists with their NaNs, which pyarrow takes for nulls that no list can hold here."""
     leaves = _leaves(array)
     is_float = pat.is_floating(leaves.type)
@@ -196,13 +197,14 @@ def _with_nans(column: pd.Series, array: pa.Array) -> pa.Array:
         return array
 
 
-def _leaves(array: pa.Array) -> pa.Array:
+def _leaves(array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     while list_depth(array.type):
-        array = array.flatten()
+        # Of lists in chunks their own method takes nothing apart.
+        array = pc.list_flatten(array)
     return array
 
 
-def _check_numbers(values: pd.Series, array: pa.Array) -> None:
+def _check_numbers(values: pd.Series, array: pa.Array | pa.ChunkedArray) -> None:
     """Raise `ValueError` for a number that another type of number cut."""
     found = [number for number in _leaves(array).drop_null().to_pylist() if number == number]
     for value, number in zip(values, found, strict=True):
