@@ -204,6 +204,53 @@ class TestObjects:
         with pytest.raises(InferenceError, match="'v'"):
             to_arrow(objects(far, pd.Timestamp(1)))
 
+    @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+    def test_durations_of_any_unit(self, unit):
+        numpy = np.array([7, -(2**40) - 1, "NaT"], f"m8[{unit}]")
+        expected = pa.array(numpy)
+        # Of pandas' own, with a unit of theirs.
+        column = pd.Series(numpy, name="v").astype(object)
+        assert {value.unit for value in column.dropna()} == {unit}
+        if unit == "s":
+            column, expected = column[[0, 2]], expected.take([0, 2])
+        nanoseconds = pa.duration("ns")
+        assert to_arrow(column).cast(nanoseconds).equals(expected.cast(nanoseconds))
+        lists = to_arrow(objects(column.tolist(), None, [column[0]]))
+        assert lists.values[:-1].cast(nanoseconds).equals(expected.cast(nanoseconds))
+        assert to_arrow(objects(numpy, None)).equals(pa.array([numpy, None]))
+
+    def test_durations_out_of_range_are_refused(self):
+        with pytest.raises(InferenceError, match=r"'v'.*overflow"):
+            to_arrow(pd.Series(np.array([2**40], "m8[s]"), name="v").astype(object))
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            (np.array([3], "m8[s]"), np.array([3], "m8[ms]")),
+            (np.array([], "m8[s]"), np.array([3], "m8[h]")),
+            ([np.timedelta64(3, "us")], np.array([3], "m8[s]")),
+            ([datetime.timedelta(1)], np.array([3], "m8[s]")),
+            ([pd.Timedelta(1)], np.array([3], "m8[us]")),
+            ([np.array([3], "m8[ns]")], [np.array([3], "m8[s]")]),
+        ],
+    )
+    def test_durations_of_several_units_are_refused(self, values):
+        for column in (objects(*values), objects(*values[::-1], None)):
+            with pytest.raises(InferenceError, match=r"'v'.*(would become|Expected|unit)"):
+                to_arrow(column)
+
+    @pytest.mark.parametrize("zone", [None, "UTC"])
+    @pytest.mark.parametrize("year", [-1, 10_000, 30_000])
+    def test_instants_of_years_that_python_has_not(self, year, zone):
+        """Which a Timestamp is, but not the datetime that it is as well."""
+        numpy = np.array([year - 1970], "M8[Y]").astype("M8[s]")
+        times = pd.Series(numpy, name="v").dt.tz_localize(zone)
+        for column in (times.astype(object), objects([times[0]], None)):
+            with pytest.raises(InferenceError, match=r"'v'.*in no year.*convert"):
+                to_arrow(column)
+        assert to_arrow(times).cast(pa.int64()).to_pylist() == numpy.astype(int).tolist()
+        assert to_arrow(objects(numpy)).values.equals(pa.array(numpy))
+
 
 class TestDtypes:
     @pytest.mark.parametrize(

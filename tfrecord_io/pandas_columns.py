@@ -174,10 +174,20 @@ def _of_objects(column: pd.Series) -> pa.Array | pa.ChunkedArray:
         raise ValueError(f"{a!r} is a {one}, {b!r} a {other}")
     if _ZONED_TIME in kinds:
         raise ValueError(f"{kinds[_ZONED_TIME]!r} has a zone, and Arrow's times have none")
-    unit = {pa.lib.Type_TIMESTAMP: "nanosecond", pa.lib.Type_DURATION: "nanoseconds"}.get(leaf.id)
-    if unit is not None and any(getattr(value, unit, 0) for value in values):
-        exact = pa.duration("ns") if pat.is_duration(leaf) else pa.timestamp("ns", leaf.tz)
-        return pa.Array.from_pandas(column, type=with_leaf(array.type, exact))
+    if pat.is_timestamp(leaf):
+        times = [value for value in values if isinstance(value, pd.Timestamp)]
+        for time in times:
+            if not datetime.MINYEAR <= time.year <= datetime.MAXYEAR:
+                raise ValueError(f"{time.asm8} is in no year that Python has")
+        if any(time.nanosecond for time in times):
+            nanoseconds = pa.timestamp("ns", leaf.tz)
+            return pa.Array.from_pandas(column, type=with_leaf(array.type, nanoseconds))
+    if pat.is_duration(leaf):
+        own = (value for value in values if isinstance(value, pd.Timedelta))
+        # As Python's, which pyarrow asks, those of the long units are of no length.
+        if any(value.nanoseconds or value.unit in ("s", "ms") for value in own):
+            array = pa.Array.from_pandas(column, type=with_leaf(array.type, pa.duration("ns")))
+        _check_durations(values, array)
     return array
 
 
@@ -212,6 +222,15 @@ def _check_numbers(values: pd.Series, array: pa.Array | pa.ChunkedArray) -> None
         is_zero = isinstance(exact, float) and exact == 0
         if exact != number or (is_zero and math.copysign(1, exact) != math.copysign(1, number)):
             raise ValueError(f"{value!r} would become {number!r}")
+
+
+def _check_durations(values: pd.Series, array: pa.Array | pa.ChunkedArray) -> None:
+    """Raise `ValueError` for one of an array whose unit pyarrow took for that of another array."""
+    for value, found in zip(values, _leaves(array).drop_null(), strict=True):
+        if isinstance(value, np.timedelta64):
+            kept = np.timedelta64(found.value, found.type.unit)
+            if value != kept:
+                raise ValueError(f"{value!r} would become {kept!r}")
 
 
 def _refuse_mixtures(column: pd.Series) -> set[type]:
