@@ -99,6 +99,7 @@ class TestObjects:
             # Booleans.
             (-1, np.True_),
             (0.5, False),
+            (True, np.float32("nan")),
         ],
     )
     def test_mixtures_change_no_value(self, values):

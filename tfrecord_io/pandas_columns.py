@@ -273,8 +273,8 @@ def _refuse_mixtures(column: pd.Series) -> set[type]:
 def _is_there(value: Any) -> bool:
     if isinstance(value, float):
         return value == value
-    # What is missing is of every kind, but for NumPy's times.
-    return isinstance(value, np.datetime64) or pd.isna(value) is not True
+    # What is missing is of every kind, but for NumPy's times, and its NaNs other than Python's.
+    return isinstance(value, np.datetime64 | np.floating) or pd.isna(value) is not True
 
 
 _MISSING = (type(None), type(pd.NaT), type(pd.NA))
