@@ -326,7 +326,7 @@ class TestValues:
     @pytest.mark.parametrize("later", ["4", True])
     def test_later_values_of_several_kinds_are_refused(self, tmp_path, later):
         values = pd.Series([1, 2, 3, later], dtype=object)
-        with pytest.raises(tfr.InferenceError, match=r"'v'.*partition 1 "):
+        with pytest.raises(tfr.InferenceError, match=r"'v'.*schema.*partition 1 "):
             self.write(tmp_path / "out", {"v": values}, npartitions=2)
         assert tree(tmp_path) == {}
 
@@ -397,12 +397,36 @@ class TestValues:
                 pa.timestamp("us", "UTC"),
                 [NEW_YEAR, None, NEW_YEAR],
             ),
+            (
+                [np.array([0.5]), np.array([2], "f4"), np.array([], "u8")],
+                pa.list_(pa.float32()),
+                [[0.5], [2.0], []],
+            ),
+            (
+                [np.array([3], "m8[s]"), np.array([5, 7], "m8[ms]")],
+                pa.list_(pa.duration("ms")),
+                [[datetime.timedelta(milliseconds=n) for n in one] for one in ([3000], [5, 7])],
+            ),
         ],
     )
     def test_a_schema_is_for_values_of_any_kind(self, tmp_path, values, t, expected):
         assert self.objects(tmp_path / "apart", *values, schema={"v": t}) == expected
         data = {"v": pd.Series(values, dtype=object)}
         assert self.write(tmp_path / "one", data, schema={"v": t})["v"].to_pylist() == expected
+
+    @pytest.mark.parametrize(
+        ("values", "t", "expected"),
+        [
+            (["a", None, 1, "a"], pa.string(), ["a", None, "1", "a"]),
+            ([1, 2], pa.int32(), [1, 2]),
+            ([None], pa.int64(), [None]),
+            ([], pa.int64(), []),
+        ],
+    )
+    def test_a_schema_is_for_categories_of_any_kind(self, tmp_path, values, t, expected):
+        data = {"v": pd.Categorical(values, categories=["a", 1, 2])}
+        read = self.write(tmp_path / "out", data, schema={"v": t})
+        assert (read["v"].type, read["v"].to_pylist()) == (t, expected)
 
     def test_types_of_arrow_alone(self, tmp_path):
         vectors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ones((3, 2), np.float32))

@@ -14,14 +14,12 @@ import pyarrow as pa
 import pyarrow.types as pat
 from pandas.api.types import is_integer_dtype, is_object_dtype
 
-from tfrecord_io.engines.dask.frames import kind_of, known_type, seen_types
+from tfrecord_io.engines.dask.frames import ADVICE, kind_of, known_type, seen_types
 from tfrecord_io.errors import InferenceError, OptionError, TFRecordWarning, warn
 from tfrecord_io.schema import leaf_type
 
 #: The name that Dask gives an index without one where it becomes a column.
 _NO_NAME = "__null_dask_index__"
-
-_ADVICE = ", or pass a schema with its type"
 
 
 def with_index(frame: Any, write_index: bool | None) -> Any:
@@ -123,7 +121,7 @@ def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType
         try:
             looks = dask.compute(*tasks, **compute_kwargs)
         except InferenceError as error:
-            error.what += _ADVICE
+            error.what += ADVICE
             raise
         for seen in looks:
             for name, t in seen.items():
@@ -131,7 +129,7 @@ def look(frame: Any, compute_kwargs: Mapping[str, Any]) -> dict[str, pa.DataType
                 if joined is None:
                     raise InferenceError(
                         f"the values of column {name!r} have no one type (some are {found[name]}, "
-                        f"others {t}); convert the column{_ADVICE}",
+                        f"others {t}); convert the column{ADVICE}",
                         feature=name,
                     )
                 found[name] = joined

@@ -23,6 +23,9 @@ from tfrecord_io.formats.exact import exact_cast
 from tfrecord_io.pandas_columns import OBJECTS, to_arrow
 from tfrecord_io.schema import is_any_list, leaf_type, list_depth, normal_schema, with_leaf
 
+#: What else there is to do where types follow from the values.
+ADVICE = ", or pass a schema with its type"
+
 DtypeBackend: TypeAlias = Literal["pyarrow", "numpy_nullable"] | None
 
 _NULLABLE = {
@@ -198,9 +201,16 @@ def _converted(
 ) -> pa.ChunkedArray | pa.Array:
     try:
         array = to_arrow(column)
-    except InferenceError:
-        kinds = column.map(type)
-        if not is_given or kinds.nunique() < 2:
+    except InferenceError as error:
+        if is_given and isinstance(column.dtype, pd.CategoricalDtype):
+            # Of the categories those that are there.
+            values = column.astype(object)
+            return _converted(values, wanted, is_given=True, may_be_wider=may_be_wider)
+        if not is_given:
+            error.what += ADVICE
+            raise
+        kinds = column.map(_kind_of_object)
+        if kinds.nunique() < 2:
             raise
         return _converted_apart(column, kinds, wanted, may_be_wider=may_be_wider)
     if array.null_count == len(array):
@@ -221,10 +231,14 @@ def _converted(
     except (pa.ArrowException, NotImplementedError) as error:
         raise SchemaMismatchError(
             f"column {column.name!r} is {found} in this partition, and its values do not fit "
-            f"{wanted}: {error}; convert the column"
-            + ("" if is_given else ", or pass a schema with its type"),
+            f"{wanted}: {error}; convert the column" + ("" if is_given else ADVICE),
             feature=str(column.name),
         ) from error
+
+
+def _kind_of_object(value: object) -> str:
+    """Return what values have in common of which pyarrow makes an array: arrays have dtypes."""
+    return f"{type(value)} {getattr(value, 'dtype', '')}"
 
 
 def _converted_apart(
