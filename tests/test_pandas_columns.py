@@ -71,6 +71,7 @@ class TestObjects:
             ([2**63, 1], "too large"),
             (["\ud800"], "surrogates"),
             ([1j], "1j"),
+            ([decimal.Decimal("inf")], "integer"),
             ([np.ma.array([1, 2], mask=[False, True])], "mask"),
             ([[np.ma.array([1, 2], mask=[False, True])]], "mask"),
         ],
@@ -91,6 +92,8 @@ class TestObjects:
             (pd.Timedelta(1), DECIMAL),
             (2**63 - 1, np.timedelta64(5, "ns")),
             (DATE, np.timedelta64(5, "ns")),
+            (DATE, np.datetime64(5, "ns")),
+            (DATE, 5),
             # Numbers that would be cut.
             (-1, np.float16(1.5)),
             (1, np.float16(-0.0)),
@@ -103,11 +106,22 @@ class TestObjects:
         ],
     )
     def test_mixtures_change_no_value(self, values):
-        for column in (objects(*values), objects(*values[::-1], None), objects([*values], None)):
+        apart = [[[value]] for value in values]
+        array = np.empty(2, object)
+        array[:] = values
+        for column in (
+            objects(*values),
+            objects(*values[::-1], None),
+            objects([*values], None),
+            objects(tuple(values)),
+            objects({*values}),
+            objects(array),
+            objects([values[0]], np.array([values[1]])),
+            objects(*(one for (one,) in apart)),
+            objects(*apart),
+        ):
             with pytest.raises(InferenceError, match="'v'"):
                 to_arrow(column)
-        with pytest.raises(InferenceError, match="'v'"):
-            to_arrow(objects([values[0]], [values[1]]))
 
     @pytest.mark.parametrize(
         "values",
@@ -139,7 +153,13 @@ class TestObjects:
         assert to_arrow(objects(none)).type == array.type
 
     def test_numbers_of_several_types_that_are_kept(self):
-        for values in ([1, 2.5], [np.float32(0.1), 0.5], [np.uint8(200), -1], [1, DECIMAL]):
+        for values in (
+            [1, 2.5],
+            [np.float32(0.1), 0.5],
+            [np.uint8(200), -1],
+            [1, DECIMAL],
+            [DECIMAL, decimal.Decimal("-0.0"), 1],
+        ):
             assert to_arrow(objects(*values, None)).to_pylist() == [*values, None]
             lists = to_arrow(objects(values[:1], None, [], values[1:]))
             assert lists.to_pylist() == [values[:1], None, [], values[1:]]
@@ -152,6 +172,7 @@ class TestObjects:
             ([[nan], None], pa.list_(pa.float64())),
             ([[1, nan], None, [2]], pa.list_(pa.float64())),
             ([[1], [nan]], pa.list_(pa.float64())),
+            ([[1, nan], [2.5]], pa.list_(pa.float64())),
             ([[[nan], []], None], pa.list_(pa.list_(pa.float64()))),
         ):
             array = to_arrow(objects(*values))
@@ -160,6 +181,7 @@ class TestObjects:
             assert array.type == t
         # These are no numbers.
         assert to_arrow(objects(["a", nan], [None])).to_pylist() == [["a", None], [None]]
+        assert to_arrow(objects([nan], [True])).to_pylist() == [[None], [True]]
         assert to_arrow(objects([1, None], None)).to_pylist() == [[1, None], None]
         # A double would round it.
         assert to_arrow(objects([2**53 + 1, nan])).to_pylist() == [[2**53 + 1, None]]
@@ -179,9 +201,20 @@ class TestObjects:
         assert array.equals(pa.chunked_array([values[:2], values[2:]], pa.array(values).type))
 
     def test_what_is_missing_is_of_every_kind(self):
-        missing = [None, float("nan"), pd.NA, pd.NaT]
-        for value in (DATE, ZONED, TIME, b"a", datetime.time(1)):
-            assert to_arrow(objects(*missing, value)).to_pylist() == [None] * 4 + [value]
+        nans = [float("nan"), np.float64("nan"), decimal.Decimal("nan")]
+        missing = [None, *nans, pd.NA, pd.NaT]
+        for value in (DATE, ZONED, TIME, "a", b"a", datetime.time(1), True):
+            assert to_arrow(objects(*missing, value)).to_pylist() == [None] * 6 + [value]
+
+    def test_nans_of_float32_are_numbers(self):
+        """As pyarrow has it; they are no Python floats."""
+        for values in ([np.float32("nan"), 1], [np.float16("nan"), 2.5, 1]):
+            array = to_arrow(objects(*values, None))
+            assert array.to_string() == pa.array([*values, None], pa.float64()).to_string()
+
+    def test_masked_arrays_without_a_mask(self):
+        values = np.ma.array([1, 2], mask=[False, False])
+        assert to_arrow(objects(values, None)).to_pylist() == [[1, 2], None]
 
     @pytest.mark.parametrize(
         ("value", "t"),
@@ -322,6 +355,12 @@ class TestFrames:
             assert to_table(frame).to_pydict() == {"v": [1, 2], "__index_level_0__": [3, 4]}
         frame.index = pd.Index([DATE, TIME], name="i")
         with pytest.raises(InferenceError, match="'i'"):
+            to_table(frame)
+
+    @pytest.mark.parametrize(("name", "told"), [(0, "0 is a int"), ("\ud800", "no text")])
+    def test_an_index_with_a_name_that_no_feature_has(self, name, told):
+        frame = pd.DataFrame({"v": [1, 2]}, index=pd.Index([3, 4], name=name))
+        with pytest.raises(UnsupportedTypeError, match=told):
             to_table(frame)
 
     def test_an_index_takes_no_column_s_place(self) -> None:
