@@ -68,8 +68,8 @@ def to_table(frame: pd.DataFrame) -> pa.Table:
     TFRecordWarning
         A level of the index has no name, or that of a column.
     """
-    columns = {name: frame.iloc[:, at] for at, name in enumerate(frame.columns)}
     check_names(list(frame.columns))
+    columns = {name: frame[name] for name in frame.columns}
     if not isinstance(frame.index, pd.RangeIndex):
         for level, name in enumerate(frame.index.names):
             # Named as pyarrow names it.
@@ -194,15 +194,15 @@ def _of_objects(column: pd.Series) -> pa.Array | pa.ChunkedArray:
 def _with_nans(column: pd.Series, array: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """Return lists with their NaNs, which pyarrow takes for nulls that no list can hold here."""
     leaves = _leaves(array)
-    is_float = pat.is_floating(leaves.type)
+    t = leaves.type
     # Of NaNs alone it makes nulls without a type, and of those beside integers nulls of integers.
-    may_hold = is_float or pat.is_integer(leaves.type) or pat.is_null(leaves.type)
+    may_hold = pat.is_floating(t) or pat.is_integer(t) or pat.is_null(t)
     if leaves is array or not leaves.null_count or not may_hold:
         return array
     lists = column.where(column.notna(), None).tolist()
     try:
-        return pa.array(lists, array.type if is_float else None, from_pandas=False)
-    except (pa.ArrowException, TypeError, ValueError):
+        return pa.array(lists, from_pandas=False)
+    except pa.ArrowException:
         # They hold pandas' own signs of what is missing.
         return array
 
@@ -280,7 +280,7 @@ def _is_there(value: Any) -> bool:
 _MISSING = (type(None), type(pd.NaT), type(pd.NA))
 _LISTS = (list, tuple, set, frozenset, np.ndarray)
 _DURATIONS = (datetime.timedelta, np.timedelta64)
-_TIMES = (*_DURATIONS, datetime.date, datetime.time, np.datetime64)
+_TIMES = (*_DURATIONS, datetime.date, datetime.time)
 
 #: More than types have; a list may also hold itself.
 _MOST_LEVELS = 4
