@@ -150,7 +150,7 @@ def _of_objects(column: pd.Series) -> pa.Array | pa.ChunkedArray:
     ValueError
         Something would be lost.
     """
-    if infer_dtype(column, skipna=False) == "string":
+    if infer_dtype(column, skipna=True) == "string":
         # The quick way for what most objects are.
         return pa.Array.from_pandas(column)
     types = _refuse_mixtures(column)
