@@ -893,7 +893,7 @@ class TestCutting:
         with pytest.warns(tfr.CorruptDataWarning):
             assert len(frame["x"].compute()) == len(frame) == 100
 
-    @pytest.mark.parametrize("blocksize", [0, -1, "many", 1.5, True])
+    @pytest.mark.parametrize("blocksize", [0, -1, "many", "1e400", 1.5, True])
     def test_a_blocksize_that_is_none(self, dataset, blocksize):
         with pytest.raises(tfr.OptionError, match="blocksize"):
             tfr.read_tfrecord(dataset, blocksize=blocksize)

@@ -416,7 +416,7 @@ def _block_bytes(blocksize: int | str | None) -> int | None:
 
         try:
             blocksize = int(parse_bytes(blocksize))
-        except ValueError:
+        except (ValueError, OverflowError):
             raise OptionError(
                 f"blocksize is {blocksize!r}; give bytes, a text such as '64 MiB', or None"
             ) from None
