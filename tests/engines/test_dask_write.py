@@ -338,11 +338,38 @@ class TestValues:
             [[], None, [], [1], []],
             [[], [2.5], [2]],
             [pd.Timestamp(1), pd.Timestamp(1000)],
+            [pd.Timestamp(1, tz="UTC"), pd.Timestamp(1000, tz="UTC")],
+            [pd.Timedelta(1), pd.Timedelta(1000)],
             [datetime.datetime(2026, 1, 2, tzinfo=UTC), pd.Timestamp("2026-01-02", tz="UTC")],
         ],
     )
     def test_later_values_that_fit_are_as_they_were(self, tmp_path, values):
         assert self.objects(tmp_path / "out", *values) == values
+
+    @pytest.mark.parametrize(
+        ("value", "t"),
+        [(datetime.time(1, 2), pa.time32("s")), (DATE, pa.date64()), (b"ab", pa.binary())],
+    )
+    def test_objects_behind_types_of_arrow(self, tmp_path, value, t):
+        parts = [pd.Series([value], dtype=d, name="v").to_frame() for d in (pd.ArrowDtype(t), "O")]
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_map(lambda n: parts[n], [0, 1], meta=parts[0])
+        tfr.to_tfrecord(frame, tmp_path / "out")
+        read = tfr.read_table(tmp_path / "out")["v"]
+        assert (read.type, read.to_pylist()) == (t, [value] * 2)
+
+    def test_categories_that_dask_does_not_know(self, tmp_path):
+        parts = [pd.DataFrame({"v": pd.Categorical(values)}) for values in ([None], [2, None, 1])]
+        # Of nothing pandas makes categories of floats.
+        assert parts[0]["v"].cat.categories.dtype == float
+        known = dd.from_map(lambda n: parts[n], [0, 1], meta=parts[0])
+        for name, frame in {
+            "known": known,
+            "unknown": known.assign(v=known["v"].cat.as_unknown()),
+        }.items():
+            tfr.to_tfrecord(frame, tmp_path / name)
+            read = tfr.read_table(tmp_path / name)["v"]
+            assert (read.type, read.to_pylist()) == (pa.int64(), [None, 2, None, 1])
 
     @pytest.mark.parametrize(
         ("values", "error", "told"),
@@ -376,10 +403,12 @@ class TestValues:
             (pd.Series(pd.to_datetime([1, 2])), pa.int64()),
             (pd.Series(pd.to_timedelta([1, 2])), pa.int64()),
             (pd.Series(pd.to_timedelta([1, 2])), pa.string()),
+            (pd.Series([DATE, None]), pa.timestamp("us", "UTC")),
         ],
     )
     def test_a_schema_changes_no_value(self, tmp_path, column, t):
-        with pytest.raises(tfr.SchemaMismatchError, match=r"column 'v'.*convert") as caught:
+        told = r"column 'v'.*convert the column \(in partition 0 "
+        with pytest.raises(tfr.SchemaMismatchError, match=told) as caught:
             self.write(tmp_path / "out", {"v": column}, schema={"v": t})
         assert caught.value.feature == "v"
         assert tree(tmp_path) == {}
@@ -415,6 +444,24 @@ class TestValues:
         assert self.write(tmp_path / "one", data, schema={"v": t})["v"].to_pylist() == expected
 
     @pytest.mark.parametrize(
+        ("column", "zone"),
+        [
+            (pd.Series(pd.to_datetime(["2026-01-01"])), "UTC"),
+            (pd.Series(pd.to_datetime(["2026-01-01"], utc=True)), None),
+            (pd.Series([DATE], dtype=object), "UTC"),
+        ],
+    )
+    def test_a_schema_makes_up_no_zone(self, tmp_path, column, zone):
+        with pytest.raises(tfr.SchemaMismatchError, match=r"'v'.*set the time zone first, or drop"):
+            self.write(tmp_path / "out", {"v": column}, schema={"v": pa.timestamp("us", zone)})
+
+    def test_values_of_several_kinds_keep_their_places(self, tmp_path):
+        values = [n if n % 3 else f"{n}" for n in range(1000)]
+        data = {"v": pd.Series(values, dtype=object)}
+        read = self.write(tmp_path / "out", data, schema={"v": pa.string()})
+        assert read["v"].to_pylist() == [*map(str, values)]
+
+    @pytest.mark.parametrize(
         ("values", "t", "expected"),
         [
             (["a", None, 1, "a"], pa.string(), ["a", None, "1", "a"]),
@@ -437,17 +484,22 @@ class TestValues:
         assert tree(tmp_path / "dask") == tree(tmp_path / "core")
 
     def test_a_schema_is_of_any_dress(self, tmp_path):
+        flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None], pa.int8()))
         data = {
             "c": pd.Series([7, None, 7]).astype("Int64").astype("category"),
             "u": pd.Series([b"x" * 16] * 3, dtype=pd.ArrowDtype(pa.binary(16))),
             "s": pd.Series(["7", None, "8"], dtype="string[pyarrow]"),
             "i": pd.Series([[7], [], None], dtype=object),
+            "d": pd.Series([7, None, 7]).astype("Int64").astype("category"),
+            "e": pd.arrays.ArrowExtensionArray(pa.chunked_array([flags])),
         }
         schema = {
             "c": pa.float64(),
             "u": pa.binary(),
             "s": pa.int64(),
             "i": pa.list_(pa.decimal128(3, 1)),
+            "d": pa.decimal128(3, 1),
+            "e": pa.decimal128(3, 1),
         }
         read = self.write(tmp_path / "out", data, schema=schema)
         assert dict(zip(read.schema.names, read.schema.types, strict=True)) == schema
@@ -456,6 +508,8 @@ class TestValues:
             "u": [b"x" * 16] * 3,
             "s": [7, None, 8],
             "i": [[decimal.Decimal("7.0")], [], None],
+            "d": [decimal.Decimal("7.0"), None, decimal.Decimal("7.0")],
+            "e": [decimal.Decimal("1.0"), decimal.Decimal("0.0"), None],
         }
 
     def test_a_schema_asks_for_float32(self, tmp_path):

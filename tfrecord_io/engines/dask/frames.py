@@ -95,8 +95,9 @@ def _is_unknown(dtype: pd.CategoricalDtype) -> bool:
     from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
     categories = dtype.categories
-    # Dask's Parquet reader gives none where it has not looked at the values.
-    is_empty = categories is None or (categories.empty and categories.dtype == object)
+    # Dask's Parquet reader gives none where it has not looked at the values. Of no values pandas
+    # makes objects or floats.
+    is_empty = categories is None or (categories.empty and categories.dtype in (object, float))
     return is_empty or UNKNOWN_CATEGORIES in categories
 
 
@@ -228,7 +229,7 @@ def _converted(
             return pa.array(undressed.to_pylist(), wanted)
         _check_kinds(found, wanted, is_given=is_given)
         return pa.chunked_array([exact_cast(chunk, wanted) for chunk in undressed.chunks], wanted)
-    except (pa.ArrowException, NotImplementedError) as error:
+    except pa.ArrowException as error:
         raise SchemaMismatchError(
             f"column {column.name!r} is {found} in this partition, and its values do not fit "
             f"{wanted}: {error}; convert the column" + ("" if is_given else ADVICE),
