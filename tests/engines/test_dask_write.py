@@ -379,6 +379,7 @@ class TestValues:
             (["\ud800", "a"], tfr.InferenceError, "surrogates.*schema"),
             ([1, {"a": 1}], tfr.UnsupportedTypeError, "struct.*partition 1 "),
             ([None, [1], ["a"]], tfr.InferenceError, "some are.*schema"),
+            ([None, DATE, NEW_YEAR], tfr.InferenceError, "some are date32.*schema"),
         ],
     )
     def test_what_has_no_type_is_told_by_column(self, tmp_path, values, error, told):
@@ -555,6 +556,10 @@ class TestValues:
         schema = pa.schema([("x", pa.int32()), pa.field("y", pa.binary(), nullable=False)])
         read = self.write(tmp_path / "all", data, schema=schema)
         assert read.to_pylist() == [{"x": 1, "y": b"a"}, {"x": None, "y": b"b"}]
+        turned = pa.schema([("y", pa.string()), ("x", pa.float32())])
+        assert self.write(tmp_path / "turned", data, schema=turned).schema.equals(turned)
+        with pytest.raises(tfr.OptionError, match="they must be the same"):
+            self.write(tmp_path / "wrong", data, schema=pa.schema([*turned, turned.field("x")]))
         with pytest.raises(tfr.EncodeError, match="'x'"):
             strict = pa.schema([pa.field("x", pa.int64(), nullable=False), ("y", pa.string())])
             self.write(tmp_path / "strict", data, schema=strict)
@@ -563,7 +568,7 @@ class TestValues:
         for schema in (pa.schema([("x", pa.int64())]), {"z": pa.int64()}, {"x": int}, "guess"):
             with pytest.raises(tfr.OptionError, match="schema"):
                 self.write(tmp_path / "wrong", data, schema=schema)
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "some"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "some", "turned"]
 
     def test_floats_that_are_rounded_are_told_once(self, tmp_path, cluster):
         frame = dd.from_pandas(pd.DataFrame({"x": [0.1] * 6}), npartitions=3)
@@ -604,6 +609,18 @@ class TestValues:
         assert tfr.read_table(tmp_path / "said").column_names == ["x"]
         tfr.to_tfrecord(frame, tmp_path / "written", write_index=True, float64="cast")
         assert tfr.read_table(tmp_path / "written")[0].to_pandas().tolist() == index.tolist()
+
+    def test_an_index_that_is_told_by_nobody(self, tmp_path):
+        """Of dtype object is also that of a meta that was written by hand; a name is enough."""
+        for number, index in enumerate(
+            (pd.Index([], dtype=object), pd.DatetimeIndex([], name="t"))
+        ):
+            meta = pd.DataFrame({"x": pd.Series([], dtype="int64")}).set_index(index)
+            with dask.config.set({"dataframe.convert-string": False}):
+                frame = dd.from_map(lambda _, m=meta: m, [0], meta=meta)
+            tfr.to_tfrecord(frame, tmp_path / str(number))
+            read = tfr.read_table(tmp_path / str(number))
+            assert read.column_names == [*filter(None, [index.name]), "x"]
 
     @BY_DASK
     def test_index_of_several_levels(self, tmp_path):
@@ -725,6 +742,13 @@ class TestRefused:
         with pytest.raises(tfr.OptionError, match=r"'l'.*lists"):
             tfr.to_tfrecord(frame, tmp_path / "out", repartition_on="l")
         assert tree(tmp_path) == {}
+
+    def test_a_shuffle_beside_a_column_that_dask_takes(self, tmp_path):
+        frame = dd.from_pandas(pd.DataFrame({"x": [1, 2], "_partitions": [3, 4]}), npartitions=2)
+        tfr.to_tfrecord(frame, tmp_path / "out")
+        with pytest.raises(tfr.OptionError, match=r"'_partitions'.*rename"):
+            tfr.to_tfrecord(frame, tmp_path / "out", repartition_on="x", overwrite=True)
+        assert tfr.read_table(tmp_path / "out")["_partitions"].to_pylist() == [3, 4]
 
     def test_before_a_look_at_values(self, tmp_path):
         with dask.config.set({"dataframe.convert-string": False}):

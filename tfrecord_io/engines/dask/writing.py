@@ -72,6 +72,9 @@ if TYPE_CHECKING:
 #: Records of a bag that are encoded at a time.
 _BAG_ROWS = 1024
 
+#: The column in which Dask's shuffle notes where a row goes.
+_TAKEN = "_partitions"
+
 _BYTES_SCHEMA = pa.schema([pa.field(BYTE_ARRAY_COLUMN, pa.binary(), nullable=False)])
 
 
@@ -494,6 +497,11 @@ def _shuffled(frame: Any, repartition_on: str | Sequence[str], schema: pa.Schema
                 f"repartition_on names column {name!r}, and pandas cannot shuffle by lists; give a "
                 "column of plain values"
             )
+    if _TAKEN in schema.names:
+        raise OptionError(
+            f"repartition_on is given, and Dask's shuffle takes the column {_TAKEN!r} for its own; "
+            "rename it"
+        )
     booleans = [name for name in on if str(frame.dtypes[name]) == "bool[pyarrow]"]
     if booleans:
         # Of Arrow's, pandas (2.3.3) hashes those beside nulls unlike others.
