@@ -187,7 +187,9 @@ class AzureStorage(ObjectStorage):
         from azure.core import MatchConditions
         from azure.core.exceptions import ResourceModifiedError
 
-        condition = {} if version is None else {"etag": f'"{version}"'}
+        condition: dict[str, Any] = {}
+        if version is not None:
+            condition = {"etag": f'"{version}"', "match_condition": MatchConditions.IfNotModified}
 
         async def read(blob: Any) -> bytes:
             try:
@@ -195,7 +197,6 @@ class AzureStorage(ObjectStorage):
                     offset=start,
                     length=end - start,
                     max_concurrency=self._filesystem.max_concurrency,
-                    match_condition=MatchConditions.IfNotModified if condition else None,
                     **condition,
                     **self._filesystem._timeout_kwargs,
                 )
