@@ -748,6 +748,42 @@ def test_halves_are_compared(tmp_path, by):
         assert sorted(kept["row"].to_pylist()) == rows, (operator, value)
 
 
+@pytest.mark.parametrize("partition_by", [None, ["day", "time"]])
+@pytest.mark.parametrize(
+    ("term", "rows"),
+    [
+        (("day", "=", np.datetime64("2026-01-02")), [1]),
+        (("day", "<", np.datetime64("2026-02")), [0, 1]),
+        (("day", "in", [np.datetime64("2026-01-01"), np.datetime64("2026-02")]), [0, 2]),
+        (("day", ">", np.datetime64("2025")), [0, 1, 2]),
+        (("time", ">=", np.datetime64("2026-01-01")), [1, 2]),
+        (("time", "=", np.datetime64("2026-01-01T12")), [1]),
+        (("length", "=", np.timedelta64(2, "D")), [1]),
+        (("length", "<", np.timedelta64(60, "m")), [0]),
+    ],
+)
+def test_times_of_numpy_in_units_that_arrow_has_not(tmp_path, partition_by, term, rows):
+    table = pa.table(
+        {
+            "day": [
+                datetime.date(2026, 1, 1),
+                datetime.date(2026, 1, 2),
+                datetime.date(2026, 2, 1),
+            ],
+            "time": [
+                datetime.datetime(2025, 1, 1),
+                datetime.datetime(2026, 1, 1, 12),
+                datetime.datetime(2027, 1, 1),
+            ],
+            "length": [datetime.timedelta(0), datetime.timedelta(2), datetime.timedelta(3)],
+            "row": [0, 1, 2],
+        }
+    )
+    write_table(table, tmp_path / "ds", partition_by=partition_by)
+    found = read_table(tmp_path / "ds", columns=["row"], filters=[term])
+    assert sorted(found["row"].to_pylist()) == rows
+
+
 def test_decimals_of_negative_scale_are_compared(tmp_path):
     table = pa.table({"x": pa.array([decimal.Decimal(5000), None], pa.decimal128(3, -3))})
     write_table(table, tmp_path / "ds")

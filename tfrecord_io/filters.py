@@ -42,6 +42,9 @@ _INT64_END = 2**63
 _NANOSECONDS = re.compile(r"[.,]\d{6,}[1-9]")
 _MOST_FLOAT32 = float(np.finfo(np.float32).max)
 
+#: Of NumPy's times, those of which Arrow (26.0.1) makes no scalars.
+_COARSE_UNITS = {"Y", "M", "W", "D", "h", "m"}
+
 
 @dataclass(frozen=True, slots=True)
 class TextValue:
@@ -253,6 +256,9 @@ def _widened(value: Any) -> Any:
         return [*map(_widened, value)]
     if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
         return int(value)
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        is_coarse = np.datetime_data(value.dtype)[0] in _COARSE_UNITS
+        return value.astype(f"{value.dtype.kind}8[s]") if is_coarse else value
     return float(value) if isinstance(value, np.float16) else value
 
 
