@@ -37,7 +37,6 @@ import pyarrow as pa
 import pyarrow.fs
 import pytest
 import s3fs
-from adlfs import AzureBlobFileSystem
 from azure.storage.blob.aio import BlobClient
 from botocore.handlers import validate_bucket_name
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
@@ -765,33 +764,6 @@ class TestAzure:
             f"{root}/p=a/part-00000-000.tfrecord",
             f"{root}/p=b/part-00000-000.tfrecord",
         ]
-
-    def test_etags_of_listings_may_have_no_quotes(
-        self, place: tuple[Storage, str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """https://learn.microsoft.com/rest/api/storageservices/list-blobs shows them so."""
-        storage, root = place
-        storage.write_bytes(f"{root}/f", b"text")
-        info = storage.info(f"{root}/f")
-        find = AzureBlobFileSystem.find
-
-        def unquoted(*arguments: Any, **options: Any) -> Any:
-            found = find(*arguments, **options)
-            return {name: {**one, "etag": one["etag"].strip('"')} for name, one in found.items()}
-
-        monkeypatch.setattr(AzureBlobFileSystem, "find", unquoted)
-        [listed] = storage.list_files(root)
-        assert listed == info
-        asked: list[str] = []
-        download = BlobClient.download_blob
-
-        async def noted(self: Any, **options: Any) -> Any:
-            asked.append(options["etag"])
-            return await download(self, **options)
-
-        monkeypatch.setattr(BlobClient, "download_blob", noted)
-        assert storage.read_range(info.path, 1, 3, listed.version) == b"ex"
-        assert re.fullmatch('"0x[0-9A-F]+"', *asked)
 
     @pytest.mark.parametrize("ends_as", ["success", "failed"])
     def test_a_copy_that_goes_on_after_its_answer(

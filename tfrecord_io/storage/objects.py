@@ -189,7 +189,7 @@ class AzureStorage(ObjectStorage):
 
         condition: dict[str, Any] = {}
         if version is not None:
-            condition = {"etag": f'"{version}"', "match_condition": MatchConditions.IfNotModified}
+            condition = {"etag": version, "match_condition": MatchConditions.IfNotModified}
 
         async def read(blob: Any) -> bytes:
             try:
@@ -208,8 +208,8 @@ class AzureStorage(ObjectStorage):
         return self._ask(path, read)
 
     def _version(self, size: int, details: Mapping[str, Any]) -> str:
-        # Azure's listings leave out the quotes, which a condition has to have.
-        return str(details["etag"]).strip('"')
+        # With the quotes that Azure's listings leave out: adlfs puts them there.
+        return str(details["etag"])
 
     def _blob(self, path: str) -> Any:
         container, name, _ = self._filesystem.split_path(path)
