@@ -728,10 +728,12 @@ class TestAzure:
         url = f"{azure_server.url}/{uuid.uuid4().hex}"
         return open_storage(url, azure_server.storage_options)
 
-    def test_folders_of_a_hierarchical_namespace_go(self, azure_server: Server) -> None:
+    def test_folders_of_a_hierarchical_namespace_go(
+        self, place: tuple[Storage, str], azure_server: Server
+    ) -> None:
         """Such accounts make and show them as empty objects that say so; Azurite has none."""
         options = azure_server.storage_options
-        storage, root = open_storage(f"{azure_server.url}/{uuid.uuid4().hex}", options)
+        storage, root = place
         container = storage._filesystem.service_client.get_container_client("tests")  # type: ignore[attr-defined]
 
         def make(folder: str) -> None:
@@ -751,13 +753,7 @@ class TestAzure:
         assert storage.remove_folder(hidden)
         assert not storage.exists(hidden)
         for mode in ("append", "overwrite"):
-            tfr.write_table(
-                table,
-                url,
-                partition_by="p",
-                mode=mode,
-                storage_options=options,  # type: ignore[arg-type]
-            )
+            tfr.write_table(table, url, partition_by="p", mode=mode, storage_options=options)
         assert tfr.read_table(url, storage_options=options).num_rows == 2
         assert [info.path for info in storage.list_files(root)] == [
             f"{root}/_SUCCESS",
@@ -774,13 +770,11 @@ class TestAzure:
         storage.write_bytes(f"{root}/f", b"text")
         seen: list[str] = []
 
+        service = storage._filesystem.service_client  # type: ignore[attr-defined]
+        url = service.get_blob_client(*f"{root}/f".split("/", 1)).url
+
         async def pending(blob: BlobClient, source: str) -> dict[str, str]:
-            assert (
-                source
-                == storage._filesystem.service_client.get_blob_client(  # type: ignore[attr-defined]
-                    *f"{root}/f".split("/", 1)
-                ).url
-            )
+            assert source == url
             return {"copy_status": "pending"}
 
         async def properties(blob: BlobClient) -> Any:
@@ -790,11 +784,8 @@ class TestAzure:
         monkeypatch.setattr(BlobClient, "start_copy_from_url", pending)
         monkeypatch.setattr(BlobClient, "get_blob_properties", properties)
         is_done = ends_as == "success"
-        with (
-            contextlib.nullcontext()
-            if is_done
-            else pytest.raises(OSError, match=r"the copy \(failed\)")
-        ):
+        refusal = pytest.raises(OSError, match=r"the copy \(failed\)")
+        with contextlib.nullcontext() if is_done else refusal:
             storage.rename(f"{root}/f", f"{root}/g")
         monkeypatch.undo()
         assert seen == ["pending", "pending", ends_as]

@@ -254,11 +254,11 @@ def _typed(value: Any, t: pa.DataType) -> Any:
 def _widened(value: Any) -> Any:
     if isinstance(value, list):
         return [*map(_widened, value)]
-    if isinstance(value, np.integer) and not isinstance(value, np.timedelta64):
-        return int(value)
     if isinstance(value, np.datetime64 | np.timedelta64):
         is_coarse = np.datetime_data(value.dtype)[0] in _COARSE_UNITS
         return value.astype(f"{value.dtype.kind}8[s]") if is_coarse else value
+    if isinstance(value, np.integer):
+        return int(value)
     return float(value) if isinstance(value, np.float16) else value
 
 

@@ -39,9 +39,11 @@ from tfrecord_io.storage.remote_sink import PART_BYTES, Piece, RemoteSink, Spool
 #: Of servers that give no parts of files, files may be as large.
 _WHOLE_BYTES = 64 * 1024 * 1024
 
-#: File systems that can only be read.
-_READ_ONLY = {"http", "https", "data", "zip", "tar", "libarchive", "reference", "github", "git"}
-_READ_ONLY |= {"ftp"}  # Some servers move no file over another one, and all refuse alike.
+#: File systems that can only be read; of FTP's servers some move no file over another one.
+_READ_ONLY = {
+    *("http", "https", "ftp", "data", "github", "git"),
+    *("zip", "tar", "libarchive", "reference"),
+}
 
 #: File systems before others, which keep what is read; of what is written they know too little.
 CACHES = {"simplecache", "filecache", "blockcache", "cached"}

@@ -95,7 +95,7 @@ class LocalStorage(StagesByRename):
 
     def open_read(self, path: str, version: str | None = None) -> BinaryIO:  # noqa: D102
         with as_listed(path, version):
-            file = _LocalFile(path, "rb", opener=_at_once)
+            file = _NamedFile(path, "rb", opener=_at_once)
         try:
             info = _file_info(path, os.fstat(file.fileno()))
             check_version(path, version, info.version)
@@ -274,7 +274,7 @@ class LocalStorage(StagesByRename):
         each(_sync_folder, todo, min(self.close_concurrency, len(todo) // 4))
 
 
-class _LocalFile(io.FileIO):
+class _NamedFile(io.FileIO):
     """An open file, whose errors name it."""
 
     def readinto(self, buffer: Any) -> Any:
