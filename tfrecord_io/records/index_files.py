@@ -224,13 +224,14 @@ def described_by(
     storage_options : mapping, optional
         For the file systems of the index and of the files.
     """
+    into, base = open_storage(index, storage_options)
+    is_folder = into.is_folder(base)
 
     def describe(found_through: str, file: ScanFile) -> ScanFile:
         storage, root = open_storage(found_through, storage_options)
-        into, base = open_storage(index, storage_options)
         url = os.fspath(index)
         # Files of a list are found through the first of them.
-        if file.path != root or into.is_folder(base):
+        if file.path != root or is_folder:
             url = f"{url.rstrip('/')}/{_relative(file, root)}{SUFFIX}"
         starts = read_index(url, file, storage.info(file.path).modified, storage_options)
         marks: list[tuple[int, int]] = []
