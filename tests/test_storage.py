@@ -1203,7 +1203,7 @@ def test_a_missing_package_of_a_cloud_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     # Where it was used before.
-    monkeypatch.delitem(_registry, "gs", raising=False)
+    monkeypatch.delitem(_registry, url.split(":")[0], raising=False)
     with pytest.raises(MissingDependencyError, match=f"; install {package}$"):
         open_storage(url)
 
