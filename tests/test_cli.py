@@ -466,7 +466,9 @@ def test_what_is_written_as_json_is_read_back(tmp_path):
         ("a = '<b'", ("a", "=", "<b")),
         ('a = "this or that"', ("a", "=", "this or that")),
         (r"path = 'C:\x'", ("path", "=", r"C:\x")),
+        (r"path = 'C:\'", ("path", "=", "C:\\")),
         (r"a = 'it\'s'", ("a", "=", "it's")),
+        ("""a = "it's or isn't" """, ("a", "=", "it's or isn't")),
         ("a in ('null', R&D, andor)", ("a", "in", ["null", "R&D", "andor"])),
     ],
 )
@@ -545,6 +547,7 @@ def test_what_is_no_filter_is_refused(text):
     [
         *("a => b", "a =< b", "a === b", "a =~ b", "a !== b", "a >> b", "a <> > b"),
         *("a = b and c = d", "a = 1 OR a = 2", "a in (b, c) and d = e", "a in (b or c)"),
+        *("a = 'b' or a = 'c'", 'a = "b" AND c = "d"', "a = 'it''s'", "a = 'b' 'c'"),
         *("a = null", "a != NULL", "a in (b, null)"),
     ],
 )

@@ -34,6 +34,8 @@ _FILTER = re.compile(
 #: What is more than one comparison, or an operator that there is not, when it is not in quotes.
 _NO_TEXT = re.compile(r"[<>=!~].*|.*\s(and|or)\s.*", re.IGNORECASE | re.DOTALL)
 _ITEM = re.compile(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^,'"]+)\s*(?:,|$)""")
+#: One text in quotes; a backslash before the last one may be of the text, as in paths of Windows.
+_QUOTED = re.compile(r"""(["'])((?!\1)[^\\]|\\.)*\\?\1""", re.DOTALL)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(
     r"\d{4}(-\d\d){2}[T ]\d\d:\d\d(:\d\d(\.(?P<digits>\d{1,9}))?)?(?P<zone>Z|[+-]\d\d:\d\d)?"
@@ -128,6 +130,12 @@ def _parse_items(text: str) -> list[Any]:
 def _parse_value(text: str) -> Any:
     """Return what a word stands for; what stands in quotes is always a string."""
     if len(text) > 1 and text[0] in "\"'" and text[-1] == text[0]:
+        if not _QUOTED.fullmatch(text):
+            raise ValueError(
+                f"{text!r} is no value: of what stands in quotes, write a quote in it with a "
+                "backslash before it, and give --filter several times for several comparisons, of "
+                "which all must hold"
+            )
         try:
             return ast.literal_eval(text)
         except (SyntaxError, ValueError):
