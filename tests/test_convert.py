@@ -482,6 +482,21 @@ class TestFailures:
             convert(path, tmp_path / "a.csv", schema=schema, on_corrupt="skip_record")
         assert (caught.value.path, caught.value.row) == (str(path), None)
 
+    @pytest.mark.parametrize(("name", "row"), [("x.parquet", 7), ("x.arrow", None)])
+    def test_a_row_of_a_later_piece_is_told_where_the_file_tells_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, row: int | None
+    ) -> None:
+        monkeypatch.setattr("tfrecord_io.formats.base.PIECE_BYTES", 1)
+        data = pa.table({"x": [[1]] * 7 + [[None]]})
+        if row is None:
+            with pa.ipc.new_file(tmp_path / name, data.schema) as writer:
+                writer.write_table(data, max_chunksize=2)
+        else:
+            pq.write_table(data, tmp_path / name, row_group_size=2)
+        with pytest.raises(EncodeError, match="null inside a list") as caught:
+            convert(tmp_path / name, tmp_path / "ds")
+        assert (caught.value.path, caught.value.row) == (str(tmp_path / name), row)
+
     def test_a_failing_callback_aborts(self, parquet: Path, tmp_path: Path) -> None:
         def fail(progress: ConvertProgress) -> None:
             raise KeyboardInterrupt

@@ -89,19 +89,21 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
 
     scan = shared.source.scan
     leaves_out = scan.filter is not None or scan.options.on_corrupt == "skip_record"
-    counts_in_file = len(pieces) == 1 and not leaves_out
-    row = pieces[0].row if counts_in_file else 0
+    # As the file counts, where that is known.
+    row = pieces[0].row if len(pieces) == 1 and not leaves_out else None
     try:
         with (
             ThreadPoolExecutor(shared.threads, "tfrecord-io-compress") as pool,
             # Closed also while an error is kept, whose traceback leads to them.
             contextlib.closing(batches()) as rows,
         ):
-            commit = write_task(shared.job, task_index, rows, row_offset=row, map_pieces=pool.map)
+            commit = write_task(
+                shared.job, task_index, rows, row_offset=row or 0, map_pieces=pool.map
+            )
     except EncodeError as error:
         if error.path is None and reading.piece is not None:
             error.path = reading.piece.task.file.url
-            if not counts_in_file:
+            if row is None:
                 # Counted in what is written, not in the file.
                 error.row = None
         raise

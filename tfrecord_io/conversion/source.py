@@ -73,9 +73,9 @@ class SourcePiece:
     is_inferred: bool = False
 
     @property
-    def row(self) -> int:
-        """Index in the file of the first row; 0 where that is not known."""
-        return self.task.record if self.piece is None else self.piece.row or 0
+    def row(self) -> int | None:
+        """Index in the file of the first row, where that is known."""
+        return self.task.record if self.piece is None else self.piece.row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
