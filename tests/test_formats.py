@@ -11,6 +11,7 @@ import json
 import random
 import re
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from decimal import Context, Decimal
@@ -1009,6 +1010,26 @@ class TestCsv:
         before = len(reads)
         time.sleep(0.3)
         assert len(reads) == before
+
+    @pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+    def test_no_thread_of_pyarrow_lets_a_text_go_last(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """One that does so when the interpreter ends aborts the process."""
+        last: list[threading.Thread] = []
+
+        class Stream(io.BufferedReader):
+            def __del__(self) -> None:
+                last.append(threading.current_thread())
+
+        monkeypatch.setattr(base.io, "BufferedReader", Stream)
+        monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 64)
+        (tmp_path / name).write_text("a\n1\n" if name == "x.csv" else '{"a": 1}\n' * 2000)
+        for _ in range(50):
+            with pytest.raises(OptionError, match="no column 'b'"):
+                convert(tmp_path / name, tmp_path / "ds", columns=["b"])
+        assert len(last) >= 50
+        assert not any("Dummy" in thread.name for thread in last)
 
 
 class TestJsonLines:

@@ -245,12 +245,29 @@ class Format(Protocol):
         """
 
 
+class OpenedText:
+    """What pyarrow makes of a text: its columns, and batches, as long as it is open."""
+
+    reader: Any = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.reader.schema
+
+    def __iter__(self) -> OpenedText:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        return self.reader.read_next_batch()
+
+
 class TextStream(io.RawIOBase):
     """A text as a stream for pyarrow, whose faults are raised by `faults`, not by reading it.
 
     pyarrow reads on threads of its own. The last of them that held an error lets it go when it gets
-    to it, and one may still read after `open_by` failed; if the interpreter has ended by then, that
-    aborts the process.
+    to it, as it does with a stream, and one may still read after a text could not be opened; if the
+    interpreter has ended by then, that aborts the process.
 
     Parameters
     ----------
@@ -264,25 +281,29 @@ class TextStream(io.RawIOBase):
         self._fault: Exception | None = None
         self._is_ended = False
 
-    def open_by(self, open_text: Callable[..., Any], buffer_bytes: int, **options: Any) -> Any:
-        """Return what a function of pyarrow makes of the text; if it fails, no thread still reads.
-
-        What it returns ends its threads itself, when it is let go.
-        """
+    @contextlib.contextmanager
+    def opened_by(
+        self, open_text: Callable[..., Any], buffer_bytes: int, **options: Any
+    ) -> Iterator[OpenedText]:
+        """Open the text by a function of pyarrow; behind the block no thread still reads it."""
         stream = io.BufferedReader(self, buffer_bytes)
         ours = sys.getrefcount(stream)
+        opened = OpenedText()
         try:
             # Of bytes of Python's its threads would let go later.
             blocks = pa.BufferedInputStream(pa.PythonFile(stream, mode="r"), buffer_bytes)
-            return open_text(blocks, **options)
-        except pa.ArrowException:
+            try:
+                opened.reader = open_text(blocks, **options)
+            finally:
+                del blocks
+            yield opened
+        finally:
             self._is_ended = True
-            del blocks
+            opened.reader = None
             deadline = time.monotonic() + _LETTING_GO_SECONDS
             # A thread that lets go runs no Python after that, unlike one that frees the stream.
             while sys.getrefcount(stream) > ours and time.monotonic() < deadline:
                 time.sleep(0.001)
-            raise
 
     def readable(self) -> bool:
         """See `io.RawIOBase`."""

@@ -25,7 +25,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, get_args
+from typing import BinaryIO, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +33,15 @@ import pyarrow.types as pat
 
 from tfrecord_io.compression import Compression
 from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, UnsupportedTypeError
-from tfrecord_io.formats.base import InputFile, Look, Piece, TableWriter, row_of, shortened
+from tfrecord_io.formats.base import (
+    InputFile,
+    Look,
+    OpenedText,
+    Piece,
+    TableWriter,
+    row_of,
+    shortened,
+)
 from tfrecord_io.formats.exact import INTEGERS_END, leaves
 from tfrecord_io.formats.json_text import MOST_LINE_BYTES, MOST_SCALE, JsonText, refuse_changed
 from tfrecord_io.schema import is_any_list, is_bytes, leaf_type, with_leaf
@@ -71,9 +79,8 @@ class JsonLinesFormat:
         if found is None:
             with file.open_decompressed() as stream, _explained(file.url, _Count()):
                 text = JsonText(stream, file.url)
-                with text.faults():
-                    reader = _open(text, None, "infer")
-                    found = pa.schema([]) if reader is None else reader.schema
+                with text.faults(), _opened(text, None, "infer") as opened:
+                    found = pa.schema([]) if opened is None else opened.schema
             if any(pat.is_timestamp(leaf_type(field.type)) for field in found):
                 found = _with_zones(file, found)
         return Look(schema=found, pieces=(Piece(bytes=file.size),))
@@ -97,8 +104,8 @@ class JsonLinesFormat:
             text = JsonText(stream, file.url, numbers, is_bared=found is None)
             unexpected = "ignore" if found is None else "error"
             is_checked = False
-            with text.faults():
-                for batch in _open(text, pa.schema(parsed), unexpected) or ():
+            with text.faults(), _opened(text, pa.schema(parsed), unexpected) as opened:
+                for batch in opened or ():
                     if not is_checked and any(_may_change(batch[name], text) for name in numbers):
                         refuse_changed(file, numbers)
                         is_checked = True
@@ -123,23 +130,30 @@ class _Count:
     rows = 0
 
 
-def _open(text: JsonText, schema: pa.Schema | None, unexpected: str) -> Any:
+@contextlib.contextmanager
+def _opened(
+    text: JsonText, schema: pa.Schema | None, unexpected: str
+) -> Iterator[OpenedText | None]:
     """Open a file; None for one without rows."""
     import pyarrow.json as pj
 
-    try:
-        return text.open_by(
-            pj.open_json,
-            io.DEFAULT_BUFFER_SIZE,
-            read_options=pj.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
-            parse_options=pj.ParseOptions(
-                explicit_schema=schema, unexpected_field_behavior=unexpected
-            ),
-        )
-    except pa.ArrowInvalid as error:
-        if "Empty JSON" in str(error):
-            return None
-        raise
+    with contextlib.ExitStack() as stack:
+        try:
+            opened = stack.enter_context(
+                text.opened_by(
+                    pj.open_json,
+                    io.DEFAULT_BUFFER_SIZE,
+                    read_options=pj.ReadOptions(block_size=_BLOCK_BYTES, use_threads=False),
+                    parse_options=pj.ParseOptions(
+                        explicit_schema=schema, unexpected_field_behavior=unexpected
+                    ),
+                )
+            )
+        except pa.ArrowInvalid as error:
+            if "Empty JSON" not in str(error):
+                raise
+            opened = None
+        yield opened
 
 
 @contextlib.contextmanager
@@ -207,8 +221,12 @@ def _with_zones(file: InputFile, found: pa.Schema) -> pa.Schema:
     Those that only some tell are texts, as in CSV.
     """
     schema = pa.schema([pa.field(field.name, _parsed_type(field.type)) for field in found])
-    with file.open_decompressed() as stream, _explained(file.url, _Count()):
-        first = next(iter(_open(JsonText(stream, file.url), schema, "ignore")))
+    with (
+        file.open_decompressed() as stream,
+        _explained(file.url, _Count()),
+        _opened(JsonText(stream, file.url), schema, "ignore") as opened,
+    ):
+        first: pa.RecordBatch = next(iter(opened or ()))
     fields = []
     for field in found:
         t = leaf_type(field.type)
@@ -237,11 +255,12 @@ def _refuse_unparsed(fields: list[pa.Field], url: str) -> None:
 @functools.cache
 def _is_parsed(t: pa.DataType) -> bool:
     """Return whether pyarrow parses values of a type; only trying tells."""
+    text = JsonText(io.BytesIO(b"{}"), "")
     try:
-        _open(JsonText(io.BytesIO(b"{}"), ""), pa.schema([("x", t)]), "ignore")
+        with _opened(text, pa.schema([("x", t)]), "ignore"):
+            return True
     except pa.ArrowNotImplementedError:
         return False
-    return True
 
 
 def _decoded(batch: pa.RecordBatch, schema: pa.Schema, url: str, first_row: int) -> pa.RecordBatch:

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal, get_args
+from typing import BinaryIO, Literal, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +31,7 @@ from tfrecord_io.errors import CorruptDataError, SchemaMismatchError, Unsupporte
 from tfrecord_io.formats.base import (
     InputFile,
     Look,
+    OpenedText,
     Piece,
     TableWriter,
     TextStream,
@@ -101,7 +101,9 @@ class CsvFormat:
                 yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     @contextlib.contextmanager
-    def _reader(self, file: InputFile, types: dict[str, pa.DataType]) -> Iterator[Any]:
+    def _reader(
+        self, file: InputFile, types: dict[str, pa.DataType]
+    ) -> Iterator[OpenedText | None]:
         """Open a file; None for one that is empty."""
         import pyarrow.csv as pcsv
 
@@ -113,8 +115,9 @@ class CsvFormat:
                 yield None
                 return
             refuse_twins(names, types, file.url)
-            with self._opened(file) as text:
-                yield text.open_by(
+            with (
+                self._opened(file) as text,
+                text.opened_by(
                     pcsv.open_csv,
                     _PIECE_BYTES,
                     read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
@@ -131,7 +134,9 @@ class CsvFormat:
                         strings_can_be_null=True,
                         quoted_strings_can_be_null=False,
                     ),
-                )
+                ) as opened,
+            ):
+                yield opened
 
     def _names(self, file: InputFile) -> tuple[list[str], int]:
         """Return the columns, none of an empty file, and the length of a block with them."""
@@ -141,14 +146,15 @@ class CsvFormat:
         while True:
             with self._opened(file) as text:
                 try:
-                    reader = text.open_by(
+                    with text.opened_by(
                         pcsv.open_csv,
                         _PIECE_BYTES,
                         read_options=pcsv.ReadOptions(block_size=block_bytes, use_threads=False),
                         parse_options=pcsv.ParseOptions(
                             delimiter=self.delimiter, newlines_in_values=True
                         ),
-                    )
+                    ) as opened:
+                        return list(opened.schema.names), max(block_bytes, _BLOCK_BYTES)
                 except pa.ArrowInvalid as error:
                     if block_bytes < _BLOCK_BYTES:
                         # Perhaps of the end of a block.
@@ -157,8 +163,6 @@ class CsvFormat:
                     if "Empty CSV" not in str(error):
                         raise
                     # pyarrow says so of a block without a whole line, too.
-                else:
-                    return list(reader.schema.names), max(block_bytes, _BLOCK_BYTES)
             if not _is_as_long(file, block_bytes):
                 _refuse_open_quote(file, self.delimiter)
                 return [], block_bytes
@@ -358,11 +362,12 @@ def _is_parsed(t: pa.DataType) -> bool:
     import pyarrow.csv as pcsv
 
     options = pcsv.ConvertOptions(column_types={"x": t})
+    text = TextStream(iter([b"x\n"]))
     try:
-        pcsv.read_csv(io.BytesIO(b"x\n"), convert_options=options)
+        with text.opened_by(pcsv.open_csv, _PIECE_BYTES, convert_options=options):
+            return True
     except pa.ArrowNotImplementedError:
         return False
-    return True
 
 
 @contextlib.contextmanager
