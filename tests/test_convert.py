@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import pickle
@@ -227,17 +228,18 @@ class TestFolders:
         with pytest.raises(DatasetExistsError):
             convert("memory://test-convert/ds", "memory://test-convert/x.parquet")
 
+    @pytest.mark.parametrize("error", [ConnectionResetError("gone"), OSError(errno.EIO, "gone")])
     def test_a_store_that_does_not_answer_damages_nothing(
-        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, parquet: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
     ) -> None:
         """Errors that are made by hand have no number, as Arrow's of damage have none."""
-        convert(parquet, "memory://test-convert-late/x.parquet")
+        convert(parquet, "memory://test-convert-late/x.parquet", mode="overwrite")
 
         def fail(*_: Any, **__: Any) -> bytes:
-            raise ConnectionResetError("gone")
+            raise error
 
         monkeypatch.setattr(MemoryFileSystem, "cat_file", fail)
-        with pytest.raises(ConnectionResetError):
+        with pytest.raises(type(error), match="gone"):
             convert("memory://test-convert-late/x.parquet", tmp_path / "ds")
 
 

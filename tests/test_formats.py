@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import numpy as np
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -544,6 +545,16 @@ class TestSchemas:
         error = caught.value
         assert (error.path, error.feature, error.row) == (str(path), "x", None)
 
+    @pytest.mark.parametrize("fmt", ["csv", "jsonl", "parquet", "arrow", "orc", "avro"])
+    def test_columns_that_some_files_lack_are_null_there(self, tmp_path: Path, fmt: str) -> None:
+        tables = [pa.table({"a": [1], "b": ["x"]}), pa.table({"b": ["y", "z"], "c": [2, 3]})]
+        for number, table in enumerate(tables):
+            write_directly(table, tmp_path / f"{number}.arrow", "arrow")
+            convert(tmp_path / f"{number}.arrow", tmp_path / f"in/{number}.{fmt}")
+        convert(tmp_path / "in", tmp_path / "ds")
+        expected = pa.concat_tables(tables, promote_options="default")
+        assert read_table(tmp_path / "ds").equals(expected)
+
     @pytest.mark.parametrize("fmt", ["parquet", "arrow"])
     def test_types_that_others_define(self, tmp_path: Path, fmt: str) -> None:
         flags = pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8()))
@@ -873,6 +884,25 @@ class TestCsv:
         with pa.ipc.open_file(tmp_path / "back.arrow") as reader:
             found = reader.read_all()["x"].to_pylist()
         assert str(found) == "[nan, nan, inf, -inf, 0.5, None]"
+
+    @pytest.mark.parametrize("value", [-5.0, -0.0, 0.0, 2.0**24, -(2.0**70)])
+    def test_whole_floats_stay_floats(self, tmp_path: Path, value: float) -> None:
+        write_table(pa.table({"x": [value]}), tmp_path / "ds")
+        convert(tmp_path / "ds", tmp_path / "x.csv")
+        found = pcsv.read_csv(tmp_path / "x.csv")["x"]
+        assert found.type == pa.float64()
+        assert str(found.to_pylist()) == f"[{np.float32(value).item()}]"
+
+    @pytest.mark.parametrize("names", ["a,b", "a,b,c"])
+    def test_empty_lines_between_rows(self, tmp_path: Path, names: str) -> None:
+        count = names.count(",") + 1
+        rows = [",".join(f"{row}{column}" for column in range(count)) for row in range(1, 4)]
+        lines = [names, "", rows[0], rows[1], "", "", rows[2], ""]
+        (tmp_path / "x.csv").write_text("\n".join(lines))
+        convert(tmp_path / "x.csv", tmp_path / "ds")
+        expected = csv.DictReader([names, *rows])
+        found = read_table(tmp_path / "ds").to_pylist()
+        assert [{name: str(value) for name, value in row.items()} for row in found] == [*expected]
 
     def test_lists_cannot_be_read(self, tmp_path: Path) -> None:
         (tmp_path / "x.csv").write_text("a\n1\n")
@@ -1922,6 +1952,13 @@ class TestDetection:
         result = convert(tmp_path / "part-m-00000", tmp_path / "ds", to_format="tfrecord")
         assert result.from_format == fmt
         all_equal(tmp_path / "ds", examples({"a": 1}))
+
+    def test_an_empty_file_tells_nothing(self, tmp_path: Path) -> None:
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in/part-0").write_bytes(b"")
+        (tmp_path / "in/part-1").write_bytes(examples({"a": 1}))
+        convert(tmp_path / "in", tmp_path / "x.jsonl")
+        assert (tmp_path / "x.jsonl").read_text() == '{"a":1}\n'
 
     def test_unknown(self, tmp_path: Path) -> None:
         (tmp_path / "x.bin").write_bytes(struct.pack("<Q", 5) + b"not a record")
