@@ -43,6 +43,7 @@ from tfrecord_io.errors import (
     DatasetChangedError,
     DatasetExistsError,
     EncodeError,
+    LayoutError,
     OptionError,
     PrecisionWarning,
     SchemaMismatchError,
@@ -498,6 +499,14 @@ class TestFailures:
         with pytest.raises(EncodeError, match="null inside a list") as caught:
             convert(tmp_path / name, tmp_path / "ds")
         assert (caught.value.path, caught.value.row) == (str(tmp_path / name), row)
+
+    def test_a_value_that_names_no_folder_is_told_with_its_file(self, tmp_path: Path) -> None:
+        (tmp_path / "in").mkdir()
+        for number, value in enumerate(("a", "", "b")):
+            (tmp_path / f"in/{number}.csv").write_text(f'k,x\n"{value}",1\n')
+        with pytest.raises(LayoutError, match="'k' has an empty string") as caught:
+            convert(tmp_path / "in", tmp_path / "ds", partition_by="k")
+        assert caught.value.path == str(tmp_path / "in/1.csv")
 
     def test_a_failing_callback_aborts(self, parquet: Path, tmp_path: Path) -> None:
         def fail(progress: ConvertProgress) -> None:

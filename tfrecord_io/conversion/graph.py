@@ -20,7 +20,13 @@ from typing import Any
 import pyarrow as pa
 
 from tfrecord_io.conversion.source import SourcePiece, SourcePlan, read_piece
-from tfrecord_io.errors import CorruptDataWarning, EncodeError, OptionError
+from tfrecord_io.errors import (
+    CorruptDataWarning,
+    EncodeError,
+    LayoutError,
+    LimitExceededError,
+    OptionError,
+)
 from tfrecord_io.plan import TaskCommit, WriteJob
 from tfrecord_io.storage import threads_for
 from tfrecord_io.writing.attempt import write_task
@@ -100,7 +106,7 @@ def write_pieces(shared: Shared, task_index: int, pieces: Sequence[SourcePiece])
             commit = write_task(
                 shared.job, task_index, rows, row_offset=row or 0, map_pieces=pool.map
             )
-    except EncodeError as error:
+    except (EncodeError, LayoutError, LimitExceededError) as error:
         if error.path is None and reading.piece is not None:
             error.path = reading.piece.task.file.url
             if row is None:
