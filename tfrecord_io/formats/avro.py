@@ -353,7 +353,7 @@ class _Writer:
 
     def write(self, batch: pa.RecordBatch) -> None:
         columns = [_values(column) for column in batch.columns]
-        for row in zip(*columns, strict=True) if columns else [()] * batch.num_rows:
+        for row in zip(*columns, strict=True):
             self._writer.write(dict(zip(self._names, row, strict=True)))
 
     def close(self) -> None:

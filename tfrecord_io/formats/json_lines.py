@@ -345,7 +345,7 @@ class _Writer:
         keyed = [
             [key + text for text in texts] for key, texts in zip(self._keys, columns, strict=True)
         ]
-        rows = map("".join, zip(*keyed, strict=True)) if keyed else [""] * batch.num_rows
+        rows = map("".join, zip(*keyed, strict=True))
         self._stream.write("".join([f"{{{row}}}\n" for row in rows]).encode())
 
     def close(self) -> None:
