@@ -49,7 +49,7 @@ from tfrecord_io.errors import (
     SchemaMismatchError,
 )
 from tfrecord_io.plan import TaskCommit, WriteJob
-from tfrecord_io.storage import range_file
+from tfrecord_io.storage import LocalStorage, range_file
 from tfrecord_io.writing.attempt import write_task
 
 ROWS = [{"a": n, "b": f"v{n}"} for n in range(30)]
@@ -316,14 +316,23 @@ class TestSingleFile:
                 convert(tmp_path / "damaged.tfrecord", tmp_path / target)
 
     @pytest.mark.parametrize("mode", ["error", "ignore"])
+    @pytest.mark.parametrize("is_seen", [True, False])
     def test_a_file_that_appears_meanwhile_stays(
-        self, parquet: Path, tmp_path: Path, mode: Any
+        self,
+        parquet: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        mode: Any,
+        is_seen: bool,
     ) -> None:
         target = tmp_path / "out/x.tfrecord"
         target.parent.mkdir()
 
         def appear(progress: ConvertProgress) -> None:
             target.write_bytes(b"theirs")
+            if not is_seen:
+                # As if it appeared behind the last look.
+                monkeypatch.setattr(LocalStorage, "exists", lambda *_: False)
 
         if mode == "error":
             with pytest.raises(DatasetExistsError):
