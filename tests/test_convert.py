@@ -534,11 +534,12 @@ class TestFailures:
         with pytest.raises(OptionError, match="on_corrupt"):
             convert(tmp_path / "y.parquet", tmp_path / "z", on_corrupt="skip_file")
 
-    def test_narrowed_columns_are_named_once(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("target", ["ds", "x.tfrecord"])
+    def test_narrowed_columns_are_named_once(self, tmp_path: Path, target: str) -> None:
         for index in range(3):
             pq.write_table(pa.table({"f": [0.1], "g": [0.5]}), tmp_path / f"{index}.parquet")
         with pytest.warns(PrecisionWarning, match="'f'") as caught:
-            convert(tmp_path / "*.parquet", tmp_path / "ds")
+            convert(tmp_path / "*.parquet", tmp_path / target)
         assert len(caught) == 1
 
 

@@ -453,10 +453,12 @@ class TestGroups:
             pass
 
     @pytest.mark.parametrize("fmt", FORMATS)
+    @pytest.mark.parametrize("group_rows", [8, 40])
     def test_bytes_do_not_depend_on_batches(
-        self, fmt: str, monkeypatch: pytest.MonkeyPatch
+        self, fmt: str, monkeypatch: pytest.MonkeyPatch, group_rows: int
     ) -> None:
-        monkeypatch.setattr(writing, "_GROUP_ROWS", 40)
+        # Most groups end by their rows, or by their bytes.
+        monkeypatch.setattr(writing, "_GROUP_ROWS", group_rows)
         monkeypatch.setattr(writing, "_GROUP_BYTES", 3_000)
         rows = table(fmt).to_pylist() * 60
         for index, row in enumerate(rows):
@@ -474,7 +476,8 @@ class TestGroups:
         assert len(outputs) == 1
         if fmt == "parquet":
             metadata = pq.ParquetFile(pa.BufferReader(outputs.pop())).metadata
-            assert max(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)) <= 40
+            most = max(metadata.row_group(n).num_rows for n in range(metadata.num_row_groups))
+            assert most == 8 if group_rows == 8 else most < 40
 
     def test_a_group_ends_by_bytes(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(writing, "_GROUP_BYTES", 1_000)
