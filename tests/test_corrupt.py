@@ -344,6 +344,20 @@ class TestSkipRecord:
             table = read_table(tmp_path, schema=SCHEMA, on_corrupt="skip_record", codec=codec)
         assert table["n"].to_pylist() == [0, 1, 2]
 
+    @pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+    def test_a_frame_in_a_large_one_behind_damage_is_not_taken(self, read, monkeypatch, compress):
+        """Of the large one, no window that is looked at first has all."""
+        for name in ("_CHUNK_BYTES", "_READ_BYTES", "_RELEASE_BYTES"):
+            monkeypatch.setattr(source, name, 64)
+        monkeypatch.setattr("tfrecord_io.reading.frames._FIRST_LOOK_BYTES", 128)
+        inner = frame(example(n=99, s="inner"))
+        for size in (200, 2000):
+            large = frame(wire.field(100, inner + bytes(size)) + example(n=1, s="outer"))
+            data = FRAMES[0] + b"some noise" + large + FRAMES[2]
+            numbers, ranges = skipping(read, compress(data))
+            assert numbers == [0, 1, 2]
+            assert ranges == [(OFFSETS[1], OFFSETS[1] + 10)]
+
     def test_nothing_sound(self, read):
         data = random.Random(1).randbytes(5000)
         assert skipping(read, data) == ([], [(0, 5000)])

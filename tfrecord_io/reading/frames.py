@@ -19,9 +19,12 @@ kept.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tfrecord_io.codec.base import HEADER_BYTES, OVERHEAD_BYTES, Codec, Cursor
@@ -34,16 +37,19 @@ from tfrecord_io.errors import (
     LimitExceededError,
     TruncatedRecordError,
 )
-from tfrecord_io.options import Limits
+from tfrecord_io.options import MAX_PAYLOAD_BYTES, Limits
 from tfrecord_io.reading.source import Source, check_end
 
 # Payloads become objects one by one: no more of them at a time than a cache holds.
 _TAKEN_BYTES = 256 * 1024
 _FIRST_LOOK_BYTES = 1024 * 1024
 _RESYNC_BYTES = 64 * 1024 * 1024
+_MOST_HEADERS = 100
 _SHOWN_RANGES = 10
 # Where Arrow's binary arrays end.
 _MAX_KEPT_BYTES = 2**31 - 1
+
+_Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Damage:
@@ -314,7 +320,7 @@ def find_start(source: Source, codec: Codec, offset: int, stop: int | None = Non
 
     A frame in a payload counts as well: whoever asks has to check what comes out.
     """
-    size = _FIRST_LOOK_BYTES
+    size = sys.maxsize if source.is_mapped else _FIRST_LOOK_BYTES
     while stop is None or offset < stop:
         try:
             buffer, start = source.window(offset, size)
@@ -322,16 +328,35 @@ def find_start(source: Source, codec: Codec, offset: int, stop: int | None = Non
             # What the stream gave before it broke; where that is nothing, it breaks again.
             buffer, start = source.window(offset, 0)
         found = codec.find_frame(buffer, start, None if stop is None else start + stop - offset)
-        if found is not None:
-            return offset + found - start
         there = buffer.size - start
+        may_grow = size <= there and size < _RESYNC_BYTES
+        if found is not None and not (may_grow and _may_go_over(codec, buffer, start, found)):
+            return offset + found - start
         if there < size:
             return None
-        if size < _RESYNC_BYTES or source.is_mapped:
+        if may_grow:
             size *= 8
         else:
             offset += there - _RESYNC_BYTES // 2
     return None
+
+
+def _may_go_over(codec: Codec, buffer: pa.Buffer, start: int, stop: int) -> bool:
+    """Return whether a frame may start before `stop` that ends behind the buffer.
+
+    If it does, what stands in its payload is no frame, however whole.
+    """
+    for first in range(start, stop, _TAKEN_BYTES):
+        count = min(_TAKEN_BYTES, stop - first)
+        places: _Numbers = np.arange(first, first + count, dtype=np.uint64)
+        # One at each place, whatever it is.
+        lengths: _Numbers = np.ndarray(count, "<u8", buffer, first, (1,))
+        goes_over = lengths + places > buffer.size - OVERHEAD_BYTES
+        headers = places[goes_over & (lengths <= MAX_PAYLOAD_BYTES)].tolist()
+        # Of many, as numbers in a payload make them, each would take longer to look at.
+        if len(headers) > _MOST_HEADERS or any(_is_header(codec, buffer, at) for at in headers):
+            return True
+    return False
 
 
 def _behind(source: Source, codec: Codec, offset: int) -> int | None:
