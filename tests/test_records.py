@@ -26,6 +26,7 @@ import pytest
 
 import tfrecord_io as tfr
 from tests.support.servers import Server
+from tfrecord_io.codec import get_codec
 from tfrecord_io.codec.reference import frame
 from tfrecord_io.reading import ranges, source
 from tfrecord_io.reading.source import OpenFile
@@ -828,6 +829,26 @@ def test_the_old_iterator_of_a_file_that_grows_while_it_is_opened(
     monkeypatch.setattr("tfrecord_io.records.reader.OpenFile", opened)
     records = tfr.python_io.tf_record_iterator(str(tmp_path / "a"))
     assert list(records) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("options", ["", "GZIP"])
+def test_the_old_iterator_goes_on_behind_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+) -> None:
+    # Large ones, which are not taken together.
+    written = [bytes([number]) * 300_000 for number in range(4)]
+    write(tmp_path / "a", written, options)
+    records = tfr.python_io.tf_record_iterator(str(tmp_path / "a"), options)
+    assert next(records) == written[0]
+
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(get_codec()), "payloads", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(records)
+    assert list(records) == written[1:]
 
 
 def test_the_old_iterator_ends_with_a_file_in_a_store() -> None:

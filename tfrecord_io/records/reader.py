@@ -358,7 +358,8 @@ class _Records(Iterator[bytes]):
                 self._run = None
                 if self._identity is None:
                     raise
-            except Exception:
+            except BaseException:
+                # Its end, or an interrupt, behind which an iterator of Python's gives nothing more.
                 self._run = None
                 raise
 
