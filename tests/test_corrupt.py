@@ -2,7 +2,9 @@
 
 import bisect
 import bz2
+import contextlib
 import functools
+import gc
 import gzip
 import itertools
 import random
@@ -833,6 +835,22 @@ def test_any_damage_gives_rows_or_a_declared_error(tmp_path, seed, codec):
         if OFFSETS[n + 1] <= len(data) and data[OFFSETS[n] : OFFSETS[n + 1]] == FRAMES[n]
     ]
     assert kept["n"].to_pylist() == sound
+
+
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip_record", "keep", "skip_file"])
+@pytest.mark.filterwarnings("ignore::tfrecord_io.errors.CorruptDataWarning")
+def test_a_damaged_file_is_let_go_at_once(tmp_path, monkeypatch, on_corrupt, codec):
+    """Not only when the collector comes, which counts objects, and not what they hold."""
+    monkeypatch.setattr(source, "_SMALL_BYTES", 0)
+    (tmp_path / "a").write_bytes(flip(GOOD, OFFSETS[3]))
+    gc.collect()
+    gc.disable()
+    try:
+        with contextlib.suppress(ChecksumError):
+            read_table(tmp_path, schema=SCHEMA, on_corrupt=on_corrupt, codec=codec)
+        assert not any(isinstance(one, source.MappedFile) for one in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 def test_a_bad_length_is_never_allocated(tmp_path, codec):

@@ -12,7 +12,7 @@ import os
 import warnings
 from collections.abc import Hashable, Set
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -54,12 +54,12 @@ def _shared(data: pa.Buffer) -> pa.UInt8Array:
     return pa.Array.from_buffers(pa.uint8(), data.size, [None, data])
 
 
-def _raise_with_hint(error: ChecksumError, data: pa.Buffer, start: int) -> NoReturn:
-    """Say what a file looks like whose very first bytes are no frame."""
-    if error.offset == 0:
-        hint = foreign_format_hint(data[start : start + HEAD_BYTES].to_pybytes())
-        raise ChecksumError(error.what + hint, offset=0, record=error.record) from None
-    raise error
+def _hinted(error: ChecksumError, data: pa.Buffer, start: int) -> ChecksumError:
+    """Return an error that says what a file looks like whose very first bytes are no frame."""
+    if error.offset != 0:
+        return error
+    hint = foreign_format_hint(data[start : start + HEAD_BYTES].to_pybytes())
+    return ChecksumError(error.what + hint, offset=0, record=error.record)
 
 
 class _Cursor:
@@ -113,7 +113,7 @@ class NativeDecoder(_Cursor):
         try:
             return self._kernel.decode(_shared(data), start)
         except ChecksumError as error:
-            _raise_with_hint(error, data, start)
+            raise _hinted(error, data, start) from None
 
     def flush(self) -> pa.RecordBatch:
         """See `tfrecord_io.codec.base.BatchDecoder.flush`."""
@@ -138,7 +138,7 @@ class NativeObserver(_Cursor):
         try:
             return self._kernel.observe(_shared(data), start)
         except ChecksumError as error:
-            _raise_with_hint(error, data, start)
+            raise _hinted(error, data, start) from None
 
     def result(self, known: Set[Hashable] = frozenset()) -> Observation:
         """See `tfrecord_io.codec.base.Observer.result`."""
@@ -220,7 +220,7 @@ class NativeCodec:
                 _shared(data), start, offset, record, check_payload, max_record_bytes
             )
         except ChecksumError as error:
-            _raise_with_hint(error, data, start)
+            raise _hinted(error, data, start) from None
 
     def payloads(
         self,
@@ -235,7 +235,7 @@ class NativeCodec:
         try:
             return _native.payloads(_shared(data), start, offset, record, max_record_bytes)
         except ChecksumError as error:
-            _raise_with_hint(error, data, start)
+            raise _hinted(error, data, start) from None
 
     def frame_payloads(self, payloads: list[bytes]) -> pa.Buffer:
         """See `tfrecord_io.codec.base.Codec.frame_payloads`."""
