@@ -324,6 +324,13 @@ class TestSkipRecord:
             numbers, ranges = skipping(read, FRAMES[0] + outer + behind)
             assert numbers == ([0, 1] if behind else [0])
             assert ranges == [(len(FRAMES[0]), len(FRAMES[0] + outer))]
+        # Of the record behind it, nothing but the header is there.
+        data = FRAMES[0] + outer + FRAMES[1][:12]
+        assert skipping(read, data) == ([0], [(len(FRAMES[0]), len(data))])
+
+    def test_a_length_that_no_record_has_behind_a_damaged_record(self, read):
+        data = FRAMES[0] + flip(FRAMES[1], 12) + header(2**40) + FRAMES[2]
+        assert skipping(read, data) == ([0, 2], [(OFFSETS[1], OFFSETS[2] + 12)])
 
     def test_a_damaged_record_counts_where_a_later_one_is_named(self, read, tmp_path):
         data = flip(GOOD, OFFSETS[1] + 12) + frame(example(n="text"))
@@ -716,6 +723,8 @@ class TestKeep:
         assert caught.value.offset == len(FRAMES[0])
         with pytest.warns(CorruptDataWarning):
             assert read(data, on_corrupt="keep")["n"].to_pylist() == [0, None]
+        monkeypatch.setattr("tfrecord_io.reading.frames._MAX_KEPT_BYTES", 1000)
+        assert keeping(read, data) == ([(0, None), (None, data[len(FRAMES[0]) :])], 1)
 
     def test_the_row_is_as_large_as_any_other(self, read):
         # A manifest may name any type; the room for one null of it would be 16 GiB.
