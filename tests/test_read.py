@@ -988,6 +988,15 @@ class TestMarks:
         (whole,) = plan_scan(path, task_bytes=2**26, cut_unmarked=True).tasks
         assert (whole.rows, whole.search) == (count, False)
 
+    def test_where_records_were_seen_to_start_tells_which_they_are(self, tmp_path):
+        row = {"b": bytes(3 * 2**20)}
+        path = write(tmp_path / "a.tfrecord", *[row] * 10)
+        plan = plan_scan(path, task_bytes=8 * 2**20, cut_unmarked=True)
+        size = len(frame(example(**row)))
+        assert [task.start for task in plan.tasks] == [task.record * size for task in plan.tasks]
+        found = [sum(len(batch) for batch in read_task(plan, task)) for task in plan.tasks]
+        assert [task.rows for task in plan.tasks] == found
+
     def test_of_files_that_were_not_looked_at_no_rows_are_known(self, tmp_path):
         for name in "ab":
             write(tmp_path / f"{name}.tfrecord", *self.ROWS)
