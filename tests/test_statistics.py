@@ -686,6 +686,23 @@ def test_an_interrupt_leaves_no_lock_that_threads_wait_for(dataset, monkeypatch)
         assert not caller.is_alive()
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+def test_columns_that_could_not_be_taken_in_are_an_error(dataset, monkeypatch, threads):
+    class Full:
+        def __init__(self, columns):
+            pass
+
+        def update(self, batch):
+            raise MemoryError("no room")
+
+        def columns(self, most_frequent):
+            raise AssertionError("nothing was taken in")
+
+    monkeypatch.setattr("tfrecord_io._native.Summary", Full)
+    with pytest.raises(MemoryError, match="no room"):
+        tfr.compute_statistics(dataset, threads=threads)
+
+
 def test_lists_of_lists_of_one_length_and_of_text(tmp_path):
     pairs = pa.array([[[1.0, 2.0], None], [[3.0, 5.0]]], pa.list_(pa.list_(pa.float32(), 2)))
     table = pa.table({"pairs": pairs, "words": [[["a"], ["b", "c"]], [[]]]})
