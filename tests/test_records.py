@@ -860,6 +860,27 @@ def test_the_old_iterator_ends_with_a_file_in_a_store() -> None:
     assert list(records) == []
 
 
+def test_the_old_iterator_ends_with_a_file_that_another_one_replaced(tmp_path: Path) -> None:
+    write(tmp_path / "a", [b"one"])
+    records = tfr.python_io.tf_record_iterator(str(tmp_path / "a"))
+    assert list(records) == [b"one"]
+    write(tmp_path / "b", [b"two", b"three"])
+    (tmp_path / "b").replace(tmp_path / "a")
+    assert list(records) == []
+
+
+def test_the_old_iterator_of_a_file_in_a_store_that_changes_does_not_just_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ranges, "_RANGE_BYTES", 100_000)
+    write("memory://old-iterator-changed", [bytes(300_000)] * 10)
+    records = tfr.python_io.tf_record_iterator("memory://old-iterator-changed")
+    assert next(records) == bytes(300_000)
+    write("memory://old-iterator-changed", [b"one"])
+    with pytest.raises(tfr.DatasetChangedError):
+        list(records)
+
+
 def test_a_program_of_tensorflow_2_that_uses_the_old_names(tmp_path: Path) -> None:
     program = """
 import tfrecord_io as tf
