@@ -686,6 +686,15 @@ def test_an_interrupt_leaves_no_lock_that_threads_wait_for(dataset, monkeypatch)
         assert not caller.is_alive()
 
 
+def test_no_more_values_are_distinct_than_there_are(tmp_path):
+    """Whatever the estimate: of so many columns some are estimated too high."""
+    columns = {f"x{n}": range(5000 * n, 5000 * (n + 1)) for n in range(10)}
+    tfr.write_table(pa.table(columns), tmp_path / "a")
+    found = [one.distinct for one in tfr.compute_statistics(tmp_path / "a").features]
+    assert max(found) == 5000
+    assert min(found) > 4500
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_columns_that_could_not_be_taken_in_are_an_error(dataset, monkeypatch, threads):
     class Full:
