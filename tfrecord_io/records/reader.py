@@ -417,10 +417,10 @@ class _Ranged:
         """See `tfrecord_io.reading.source.Source.window`."""
         end = min(offset + needed, self.size)
         if not self._begin <= offset <= end <= self._begin + self._buffer.size:
-            self._begin = min(offset, self.size)
+            self._begin = offset
             end = min(max(end, offset + _RANGE_BYTES), self.size)
             self._buffer = pa.py_buffer(self._fetch(self._begin, end) if end > offset else b"")
-        return self._buffer, min(offset - self._begin, self._buffer.size)
+        return self._buffer, offset - self._begin
 
 
 def _access(storage: Storage, file: ScanFile, options: ScanOptions) -> _Access:
