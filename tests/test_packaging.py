@@ -1,5 +1,7 @@
 """What is built: a wheel without the crate, also where there is no Rust; a crate in the sdist."""
 
+import importlib.metadata
+import itertools
 import os
 import shutil
 import subprocess
@@ -10,6 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PROJECT = Path(__file__).parents[1]
 
@@ -22,6 +31,67 @@ with warnings.catch_warnings(record=True) as caught:
     assert tfr.read_table("data")["x"].to_pylist() == [1, None]
 print(tfr.__file__)
 print(*[f"{w.category.__name__}: {w.message}" for w in caught], sep="\\n")
+"""
+
+
+# Packages that the dependencies do not bring are not there for what runs behind it.
+WITHOUT_OTHERS = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in OTHERS:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
+"""
+
+TABLES = """
+import datetime
+import pyarrow as pa, tfrecord_io as tfr
+from tfrecord_io.cli import main
+table = pa.table({
+    "x": [1, 2, None], "f": pa.array([0.5, None, 1.0], pa.float32()), "s": ["a", None, "b"],
+    "l": [[1], [], None], "b": [b"a", b"b", None], "t": [datetime.datetime(2020, 1, 2)] * 3,
+    "p": [1, 1, 2],
+})
+tfr.write_table(table, "data", partition_by="p")
+assert tfr.read_table("data").select(table.column_names).equals(table)
+rows = tfr.read_table("data", filters=[("x", ">", 1), ("p", "in", [1, 2])], columns=["s"])
+assert rows.to_pydict() == {"s": [None]}
+assert tfr.count_rows("data") == tfr.compute_statistics("data").rows == 3
+assert tfr.infer_schema("data").names == table.column_names
+for name in ("parquet", "orc", "csv", "jsonl", "arrow"):
+    tfr.convert("data", f"again.{name}", columns=["x", "s"])
+    tfr.convert(f"again.{name}", name)
+    assert tfr.read_table(name)["x"].to_pylist() == [1, 2, None]
+with tfr.io.TFRecordWriter("records") as writer:
+    writer.write(tfr.train.Example().SerializeToString())
+assert len(list(tfr.python_io.tf_record_iterator("records"))) == 1
+sys.argv = ["tfrecord-io", "verify", "data"]
+main()
+"""
+
+FRAMES = """
+import dask.dataframe as dd, pandas as pd, tfrecord_io as tfr
+frame = pd.DataFrame({"x": [1, 2], "s": ["a", None]})
+tfr.to_tfrecord(dd.from_pandas(frame, npartitions=1), "data")
+assert tfr.read_tfrecord("data").compute()["x"].tolist() == [1, 2]
+"""
+
+AVRO = """
+import pyarrow as pa, tfrecord_io as tfr
+tfr.write_table(pa.table({"x": [1, None]}), "data", compression="gzip")
+tfr.convert("data", "again.avro")
+tfr.convert("again.avro", "again")
+assert tfr.read_table("again")["x"].to_pylist() == [1, None]
+"""
+
+SPARK = """
+import tfrecord_io.engines.spark.source, tfrecord_io.engines.spark.completion
+"""
+
+STORE = """
+from tfrecord_io.storage import open_storage
+print(open_storage(URL))
 """
 
 
@@ -81,6 +151,62 @@ def test_without_rust_it_installs_and_warns_once(source, tmp_path):
     assert len(warned) == 1
     assert warned[0].startswith("ReferenceCodecWarning: the native kernel is not built")
     assert "rustup" in warned[0]
+
+
+def needs(package, extras):
+    """Return what a package needs, with some of its extras: an installed one, or this project."""
+    if package != "tfrecord-io":
+        needed = map(Requirement, importlib.metadata.requires(package) or ())
+        chosen = [{"extra": extra} for extra in extras or {""}]
+        return [r for r in needed if not r.marker or any(map(r.marker.evaluate, chosen))]
+    # What is installed of it may be older.
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    named = [project["optional-dependencies"][extra] for extra in extras]
+    return [Requirement(line) for line in itertools.chain(project["dependencies"], *named)]
+
+
+def brought(package, extras):
+    """Return the names of all that a package brings, itself among them."""
+    found = set()
+    pending = [(package, frozenset(extras))]
+    while pending:
+        one = pending.pop()
+        if one not in found:
+            found.add(one)
+            pending += [(canonicalize_name(r.name), frozenset(r.extras)) for r in needs(*one)]
+    return {name for name, _ in found}
+
+
+@pytest.mark.parametrize(
+    ("extra", "use"),
+    [
+        ("", TABLES),
+        ("dask", FRAMES),
+        ("avro", AVRO),
+        ("gzip", AVRO.replace("again.avro", "again.parquet")),
+        ("spark", SPARK),
+        ("s3", STORE.replace("URL", "'s3://b/k'")),
+        ("hdfs", STORE.replace("URL", "'hdfs://127.0.0.1:1/k'")),
+        ("gcs", STORE.replace("URL", "'gs://b/k', {'token': 'anon'}")),
+        ("azure", STORE.replace("URL", "'abfs://b/k', {'account_name': 'a', 'anon': True}")),
+    ],
+)
+def test_what_an_extra_names_is_enough(tmp_path, extra, use):
+    kept = brought("tfrecord-io", extra.split())
+    others = {
+        name
+        for name, packages in importlib.metadata.packages_distributions().items()
+        if not kept & {canonicalize_name(package) for package in packages}
+    }
+    assert {"numpydoc", "pytest"} < others
+    done = subprocess.run(
+        [sys.executable, "-c", f"OTHERS = {others!r}{WITHOUT_OTHERS}{use}"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_source_distribution_holds_the_crate(source, tmp_path):
