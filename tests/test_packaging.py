@@ -94,6 +94,18 @@ from tfrecord_io.storage import open_storage
 print(open_storage(URL))
 """
 
+USES = {
+    "": TABLES,
+    "dask": FRAMES,
+    "avro": AVRO,
+    "gzip": AVRO.replace("again.avro", "again.parquet"),
+    "spark": SPARK,
+    "s3": STORE.replace("URL", "'s3://b/k'"),
+    "hdfs": STORE.replace("URL", "'hdfs://127.0.0.1:1/k'"),
+    "gcs": STORE.replace("URL", "'gs://b/k', {'token': 'anon'}"),
+    "azure": STORE.replace("URL", "'abfs://b/k', {'account_name': 'a', 'anon': True}"),
+}
+
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
@@ -177,21 +189,8 @@ def brought(package, extras):
     return {name for name, _ in found}
 
 
-@pytest.mark.parametrize(
-    ("extra", "use"),
-    [
-        ("", TABLES),
-        ("dask", FRAMES),
-        ("avro", AVRO),
-        ("gzip", AVRO.replace("again.avro", "again.parquet")),
-        ("spark", SPARK),
-        ("s3", STORE.replace("URL", "'s3://b/k'")),
-        ("hdfs", STORE.replace("URL", "'hdfs://127.0.0.1:1/k'")),
-        ("gcs", STORE.replace("URL", "'gs://b/k', {'token': 'anon'}")),
-        ("azure", STORE.replace("URL", "'abfs://b/k', {'account_name': 'a', 'anon': True}")),
-    ],
-)
-def test_what_an_extra_names_is_enough(tmp_path, extra, use):
+@pytest.mark.parametrize("extra", USES)
+def test_what_an_extra_names_is_enough(tmp_path, extra):
     kept = brought("tfrecord-io", extra.split())
     others = {
         name
@@ -200,8 +199,9 @@ def test_what_an_extra_names_is_enough(tmp_path, extra, use):
     }
     assert {"numpydoc", "pytest"} < others
     done = subprocess.run(
-        [sys.executable, "-c", f"OTHERS = {others!r}{WITHOUT_OTHERS}{use}"],
+        [sys.executable, "-c", f"OTHERS = {others!r}{WITHOUT_OTHERS}{USES[extra]}"],
         cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)},
         stderr=subprocess.PIPE,
         text=True,
         check=False,
