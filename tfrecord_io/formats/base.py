@@ -51,7 +51,7 @@ PIECE_BYTES = 128 * 1024 * 1024
 #: How much of a long error text is told: all digits of a float, at least.
 _HEAD_CHARACTERS, _TAIL_CHARACTERS = 300, 100
 
-#: pyarrow's threads let a stream go within a read of it, once they know of an error.
+#: pyarrow's threads let a stream go within a read of it, once they know of an error or its end.
 _LETTING_GO_SECONDS = 60
 
 
