@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,16 +40,17 @@ from tfrecord_io.errors import (
 from tfrecord_io.options import MAX_PAYLOAD_BYTES, Limits
 from tfrecord_io.reading.source import Source, check_end
 
-# Payloads become objects one by one: no more of them at a time than a cache holds.
+# Payloads become objects one by one, and what may be lengths numbers: no more of them at a time
+# than a cache holds.
 _TAKEN_BYTES = 256 * 1024
 _FIRST_LOOK_BYTES = 1024 * 1024
 _RESYNC_BYTES = 64 * 1024 * 1024
+# So many places in `_TAKEN_BYTES` may hold a header. Of more, as numbers in a payload make them,
+# each would take longer to look at than a larger window.
 _MOST_HEADERS = 100
 _SHOWN_RANGES = 10
 # Where Arrow's binary arrays end.
 _MAX_KEPT_BYTES = 2**31 - 1
-
-_Numbers: TypeAlias = npt.NDArray[np.uint64]
 
 
 class Damage:
@@ -348,12 +349,11 @@ def _may_go_over(codec: Codec, buffer: pa.Buffer, start: int, stop: int) -> bool
     """
     for first in range(start, stop, _TAKEN_BYTES):
         count = min(_TAKEN_BYTES, stop - first)
-        places: _Numbers = np.arange(first, first + count, dtype=np.uint64)
+        places: npt.NDArray[np.uint64] = np.arange(first, first + count, dtype=np.uint64)
         # One at each place, whatever it is.
-        lengths: _Numbers = np.ndarray(count, "<u8", buffer, first, (1,))
+        lengths: npt.NDArray[np.uint64] = np.ndarray(count, "<u8", buffer, first, (1,))
         goes_over = lengths + places > buffer.size - OVERHEAD_BYTES
         headers = places[goes_over & (lengths <= MAX_PAYLOAD_BYTES)].tolist()
-        # Of many, as numbers in a payload make them, each would take longer to look at.
         if len(headers) > _MOST_HEADERS or any(_is_header(codec, buffer, at) for at in headers):
             return True
     return False
