@@ -15,6 +15,7 @@ import threading
 import time
 import types
 import warnings
+import weakref
 from pathlib import Path
 
 import pyarrow as pa
@@ -67,6 +68,19 @@ READ_FASTER = {
 
 def rows(count, start=0):
     return [{"n": n, "s": "x" * (n % 97)} for n in range(start, start + count)]
+
+
+@pytest.fixture
+def no_collector():
+    """What is in a circle stays, as it does for long where few objects are made."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def mapped_files():
+    return [one for one in gc.get_objects() if isinstance(one, source.MappedFile)]
 
 
 def live():
@@ -181,6 +195,16 @@ class TestSplits:
         table = read_table(path, schema=schema, threads=threads, codec=codec)
         assert table["n"].to_pylist() == list(range(50))
         assert count_rows(path, threads=threads, codec=codec) == 50
+
+    def test_a_file_whose_payloads_hold_frames_is_let_go_at_once(
+        self, tmp_path, small_splits, no_collector
+    ):
+        """Of what begins within a payload the error is nobody's."""
+        payloads = [records(*[b"inner" * k] * 30) for k in range(60)]
+        (tmp_path / "a").write_bytes(records(*payloads))
+        table = read_table(tmp_path, record_type="ByteArray", threads=3)
+        assert table["byteArray"].to_pylist() == payloads
+        assert not mapped_files()
 
     @pytest.mark.parametrize("threads", [1, 3])
     @pytest.mark.parametrize("how", READ_FASTER)
@@ -570,6 +594,21 @@ class TestManyFiles:
         del reader
         assert not live()
 
+    def test_a_reader_that_is_left_before_an_error_lets_files_go(
+        self, tmp_path, small_splits, no_collector
+    ):
+        # No more than waits to be taken.
+        (tmp_path / "a").write_bytes(examples(*rows(100)))
+        (tmp_path / "b").write_bytes(examples(*rows(100)) + b"?")
+        schema = pa.schema([("n", pa.int64())])
+        reader = scan(tmp_path, schema=schema, threads=2, batch_rows=10)
+        assert reader.read_next_batch()["n"].to_pylist() == [*range(10)]
+        while live():
+            time.sleep(0.001)
+        assert mapped_files()
+        del reader
+        assert not mapped_files()
+
     @pytest.mark.parametrize("threads", [1, 2])
     def test_small_files_are_told_apart(self, tmp_path, threads):
         """Whoever goes through the tasks goes on behind an error, or before a task has ended."""
@@ -946,6 +985,60 @@ class TestInOrder:
             next(consume())
         gc.collect()
         assert not live()
+
+    @pytest.mark.parametrize("is_late", [False, True])
+    def test_errors_of_what_is_dropped_are_kept_by_nobody(self, no_collector, is_late):
+        opened = []
+        is_begun, goes_on, has_failed = threading.Event(), threading.Event(), threading.Event()
+
+        def bad():
+            held = threading.Event()
+            opened.append(weakref.ref(held))
+            is_begun.set()
+            if is_late:
+                goes_on.wait(10)
+            raise ValueError("bad")
+            yield
+
+        def good():
+            has_failed.set()
+            yield 1
+
+        with self.ahead(bad, good) as streams:
+            next(streams)
+            assert is_begun.wait(10)
+            if is_late:
+                threading.Timer(0.1, goes_on.set).start()
+            else:
+                assert has_failed.wait(10)
+            assert list(next(streams)) == [1]
+            assert [one() for one in opened] == [None]
+
+    @pytest.mark.parametrize("is_taken", [False, True])
+    @pytest.mark.parametrize("where", ["working", "pulling"])
+    def test_errors_at_the_end_are_kept_by_nobody(self, no_collector, where, is_taken):
+        opened = []
+
+        def bad():
+            held = threading.Event()
+            opened.append(weakref.ref(held))
+            raise ValueError("bad")
+            yield
+
+        def works():
+            yield lambda: iter([1])
+            yield from bad() if where == "pulling" else [bad]
+
+        streams = self.run(works(), threads=2)
+        assert list(next(streams)) == [1]
+        while live():
+            time.sleep(0.001)
+        if is_taken:
+            with contextlib.suppress(ValueError):
+                for items in streams:
+                    list(items)
+        streams.close()
+        assert [one() for one in opened] == [None]
 
     def test_the_collector_may_close_it_on_a_thread_that_has_its_lock(self, monkeypatch):
         class Collecting(threading.Condition):

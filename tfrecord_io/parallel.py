@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import itertools
 import os
 import threading
@@ -210,8 +209,10 @@ class _Pool(Generic[T]):
                 self._drop(stream)
         finally:
             self.stop()
-            if self._own is not None:
-                self._own.source.close()
+            with self._lock:
+                left = [self._current, *self._waiting]
+            for stream in filter(None, left):
+                self._drop(stream)
             # The garbage collector may close a generator on any thread, and on one of these while
             # it has the lock that the others need to end.
             if threading.current_thread() not in self.threads:
@@ -255,6 +256,8 @@ class _Pool(Generic[T]):
     def _drop(self, stream: _Stream[T]) -> None:
         with self._lock:
             stream.is_dropped = True
+            # Its traceback leads to the work's files, and back to here.
+            stream.error = None
             self._waiting_bytes -= sum(size for _, size in stream.items)
             stream.items.clear()
             self._changed.notify_all()
@@ -332,22 +335,23 @@ class _Pool(Generic[T]):
             if self._is_stopped or self._is_exhausted:
                 return None
             self._is_pulling = True
-        is_last = False
+        stream: _Stream[T] | None = None
         try:
             work = next(self._works, None)
+            if work is not None:
+                stream = _Stream(_begun(work))
         except BaseException as error:
             if not waits and isinstance(error, KeyboardInterrupt):
                 raise
-            # Raised again in its turn.
-            work, is_last = functools.partial(_failing, error), True
+            # Raised again in its turn, which is the last.
+            stream = _Stream(_begun(lambda: iter(())))
+            stream.error = error
         with self._lock:
             self._is_pulling = False
-            self._is_exhausted = is_last or work is None
+            self._is_exhausted = stream is None or stream.error is not None
             self._changed.notify_all()
-            if work is None:
-                return None
-            stream = _Stream(_begun(work))
-            self._waiting.append(stream)
+            if stream is not None:
+                self._waiting.append(stream)
             return stream
 
     def _step(self, stream: _Stream[T]) -> bool:
@@ -367,7 +371,9 @@ class _Pool(Generic[T]):
             stream.error = error
             is_done = True
         with self._lock:
-            if items and not stream.is_dropped:
+            if stream.is_dropped:
+                stream.error = None
+            elif items:
                 stream.items.append((items, size))
                 self._waiting_bytes += size
             stream.is_done = is_done
@@ -393,8 +399,3 @@ if hasattr(os, "register_at_fork"):
 
 def _begun(work: Callable[[], Iterator[T]]) -> Generator[T, None, None]:
     yield from work()
-
-
-def _failing(error: BaseException) -> Iterator[Any]:
-    raise error
-    yield
