@@ -22,7 +22,7 @@ import pytest
 from dask.callbacks import Callback
 
 import tfrecord_io as tfr
-from tests.support.frames import records
+from tests.support.frames import examples, records
 from tests.support.trees import data_files, tree
 
 ROWS, PER_TASK = 120, 20
@@ -819,6 +819,44 @@ class TestModes:
                 with pytest.raises(tfr.SchemaMismatchError, match="'v'"):
                     tfr.to_tfrecord(frame([True]), path, append=True, **options)
                 assert tree(path) == old
+
+    @pytest.mark.parametrize("mode", ["append", "overwrite_partitions"])
+    @pytest.mark.parametrize(
+        ("before", "added"),
+        [(1, 2), (1.5, 2.5), (b"a", b"b"), ([1, 2], [3, 4]), ([b"a"] * 2, [b"b"])],
+    )
+    def test_objects_are_added_to_files_of_others(self, tmp_path, before, added, mode):
+        (tmp_path / "p=1").mkdir()
+        (tmp_path / "p=1" / "a.tfrecord").write_bytes(examples({"v": before}))
+
+        pandas = pd.DataFrame({"v": [added], "p": [2]}, dtype=object)
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_pandas(pandas, npartitions=1)
+        tfr.to_tfrecord(frame, tmp_path, mode=mode, partition_on="p")
+        assert tfr.read_table(tmp_path)["v"].to_pylist() == [before, added]
+
+    def test_files_of_others_hold_other_types(self, tmp_path):
+        (tmp_path / "a.tfrecord").write_bytes(examples({"i": b"a"}))
+        before = tree(tmp_path)
+        with dask.config.set({"dataframe.convert-string": False}):
+            objects = pd.DataFrame({"i": pd.Series([1], dtype=object)})
+            added = dd.from_pandas(objects, npartitions=1)
+            # What a dtype tells needs no look at values.
+            integers = pd.DataFrame({"i": [0], "v": [[1]]})
+            not_made = dd.from_map(failing, [integers], at=0, meta=integers)
+        for frame in (added, not_made):
+            with pytest.raises(tfr.SchemaMismatchError, match=r"what is in the data set.*'i'"):
+                tfr.to_tfrecord(frame, tmp_path, append=True)
+        assert tree(tmp_path) == before
+
+    def test_lists_are_added_to_lists_of_nulls(self, tmp_path):
+        nulls = pa.table({"v": pa.array([None], pa.list_(pa.null())), "n": [1]})
+        tfr.write_table(nulls, tmp_path / "out")
+        pandas = pd.DataFrame({"v": pd.Series([[1, 2]], dtype=object), "n": [2]})
+        with dask.config.set({"dataframe.convert-string": False}):
+            frame = dd.from_pandas(pandas, npartitions=1)
+        tfr.to_tfrecord(frame, tmp_path / "out", append=True)
+        assert tfr.read_table(tmp_path / "out")["v"].to_pylist() == [None, [1, 2]]
 
     def test_other_columns_are_not_added(self, tmp_path):
         tfr.write_table(pa.table({"v": ["a"]}), tmp_path / "out")

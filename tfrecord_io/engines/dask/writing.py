@@ -466,14 +466,20 @@ def _of_frame(
     frame = with_index(df, write_index)
     check_names(list(frame.columns))
     types = declared_types(frame, schema)
-    written = _types_of_data(target) if None in types.values() else {}
-    types = {name: written.get(name) if t is None else t for name, t in types.items()}
-    unknown = [name for name, t in types.items() if t is None]
+    undeclared = [name for name, t in types.items() if t is None]
+    types |= _types_of_data(target, undeclared)
+    unknown = [name for name in undeclared if _is_unknown(types[name])]
     if unknown:
         # What is wrong anyhow is told before anything is computed.
         by = target.options["partition_by"]
-        guess = {name: pa.string() if name in by else pa.binary() for name in unknown}
-        _tried(replace(target, schema=pa.schema(list((types | guess).items()))))
+        guess = {name: pa.string() if name in by else pa.binary() for name in types}
+        guess |= {name: t for name, t in types.items() if t is not None}
+        try:
+            _tried(replace(target, schema=pa.schema(list(guess.items()))))
+        except SchemaMismatchError as error:
+            # Of files that no manifest describes one was looked at, and the guess is wrong.
+            if error.feature not in unknown:
+                raise
         types |= look(frame[unknown], kwargs)
     found = schema if isinstance(schema, pa.Schema) else pa.schema(list(types.items()))
     if repartition_on is not None:
@@ -510,18 +516,17 @@ def _shuffled(frame: Any, repartition_on: str | Sequence[str], schema: pa.Schema
     return frame.shuffle(on=on, ignore_index=True, shuffle_method="tasks")
 
 
-def _types_of_data(target: Target) -> dict[str, pa.DataType]:
-    """Return the types of the columns of a data set that rows are added to, as far as known."""
-    if target.options["mode"] not in ("append", "overwrite_partitions"):
+def _types_of_data(target: Target, names: Sequence[str]) -> dict[str, pa.DataType]:
+    """Return the types of some columns in a data set that rows are added to, as far as known."""
+    if not names or target.options["mode"] not in ("append", "overwrite_partitions"):
         return {}
     manifest = read_manifest(*open_storage(target.path, target.options["storage_options"]))
     schemas = () if manifest is None else (manifest.schema, manifest.partition_schema)
-    return {
-        field.name: field.type
-        for schema in schemas
-        for field in schema
-        if not pat.is_null(leaf_type(field.type))
-    }
+    return {field.name: field.type for schema in schemas for field in schema if field.name in names}
+
+
+def _is_unknown(t: pa.DataType | None) -> bool:
+    return t is None or pat.is_null(leaf_type(t))
 
 
 def _names_in(schema: Any) -> frozenset[str]:
