@@ -665,7 +665,7 @@ class TestRefused:
             ({"repartition_on": 5}, tfr.OptionError, "repartition_on"),
             ({"repartition_on": []}, tfr.OptionError, r"repartition_on is \[\]"),
             ({"repartition_on": ["p", "l"]}, tfr.OptionError, "'l'.*lists"),
-            ({"partition_on": 5}, tfr.OptionError, "partition_by is 5"),
+            ({"partition_on": 5}, tfr.OptionError, r"partition_by is \[5\]"),
             ({"partition_on": ["p", 5]}, tfr.OptionError, "partition_by is"),
             ({"append": True, "overwrite": True}, tfr.OptionError, "one of them"),
             ({"append": True, "mode": "append"}, tfr.OptionError, "one of them"),
@@ -761,8 +761,9 @@ class TestRefused:
         before = tree(tmp_path)
         with pytest.raises(tfr.DatasetExistsError):
             tfr.to_tfrecord(objects, tmp_path / "out")
-        with pytest.raises(tfr.OptionError, match="there is no column 'q'"):
-            tfr.to_tfrecord(objects, tmp_path / "new", partition_on="q")
+        for by, told in (("q", "there is no column 'q'"), (5, "partition_by is")):
+            with pytest.raises(tfr.OptionError, match=told):
+                tfr.to_tfrecord(objects, tmp_path / "new", partition_on=by)
         assert tree(tmp_path) == before
 
 
