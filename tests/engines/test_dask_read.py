@@ -18,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs
 import pytest
-from dask.dataframe.dask_expr import new_collection
-from dask.dataframe.dask_expr._expr import Lengths
 from fsspec.implementations.arrow import ArrowFSWrapper
 from fsspec.implementations.dirfs import DirFileSystem
 
@@ -390,7 +388,6 @@ class TestLaziness:
         for chosen in (frame, frame[["s"]]):
             assert len(chosen.partitions[1]) == each[1]
             assert len(chosen.partitions[[2, 0]]) == each[2] + each[0]
-            assert new_collection(Lengths(chosen.expr)).compute() == tuple(each)
 
     @pytest.mark.parametrize("blocksize", [None, 100, "1 MiB"])
     def test_files_that_are_listed_twice_count_twice(self, tmp_path, blocksize):
@@ -581,7 +578,8 @@ class TestLaziness:
         files = sorted(Path(dataset).rglob("part-*"))
         spoil(files[0], files[0].stat().st_size // 2)
         frame = tfr.read_tfrecord(dataset, batch_rows=4)
-        assert arrow(frame.head(3)).equals(TABLE.slice(0, 3))
+        for count in (3, 0):
+            assert arrow(frame.head(count)).equals(TABLE.slice(0, count))
         assert frame["s"].head(6).tolist() == TABLE["s"].to_pylist()[:6]
 
     def test_head_without_the_last_rows(self, dataset):

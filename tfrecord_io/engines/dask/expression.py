@@ -26,7 +26,6 @@ try:
         Filter,
         Head,
         Index,
-        Lengths,
         Literal,
         determine_column_projection,
     )
@@ -104,9 +103,6 @@ if FromMapProjectable is not None:
             if isinstance(parent, Len):
                 rows = self._rows_together()
                 return self._with_columns(parent, []) if rows is None else Literal(rows)
-            if isinstance(parent, Lengths):
-                each = self._rows_each()
-                return self._with_columns(parent, []) if None in each else Literal(each)
             if type(parent) is Index:
                 # Those that others need of it, as a predicate: two reads would read all twice.
                 needed = determine_column_projection(self, parent, dependents)
@@ -118,15 +114,8 @@ if FromMapProjectable is not None:
             return super()._simplify_up(parent, dependents)
 
         def _with_columns(self, parent: Any, columns: list[str]) -> Any:
-            """Return a parent of fewer columns: of none, and with rows known, nothing is read."""
-            if columns == self.columns:
-                return None
+            """Return a parent of some columns: of none, and with rows known, nothing is read."""
             return parent.substitute(self, self.substitute_parameters({"columns": columns}))
-
-        def _rows_each(self) -> tuple[int | None, ...]:
-            reader: Reader = self.func
-            partitions: Partitions = self.iterables[0]
-            return tuple(reader.rows_of(partitions[index]) for index in self._partitions)
 
         def _rows_together(self) -> int | None:
             reader: Reader = self.func
@@ -138,7 +127,7 @@ if FromMapProjectable is not None:
 
         def _limited(self, parent: Any) -> Any:
             reader: Reader = self.func
-            if parent.n <= 0 or (reader.limit is not None and reader.limit <= parent.n):
+            if parent.n < 0:
                 return None
             limited = self.substitute_parameters({"func": replace(reader, limit=parent.n)})
             return parent.substitute(self, limited)
