@@ -474,6 +474,27 @@ def test_a_forked_process_and_its_parent_go_on_by_themselves(tmp_path: Path, opt
     assert done.stdout == "11 11\n"
 
 
+def test_random_access_goes_on_in_a_forked_process(tmp_path: Path) -> None:
+    """Of a compressed file in a store ranges are on their way, by threads that stay behind."""
+    write(tmp_path / "a", [random.Random(number).randbytes(500_000) for number in range(6)], "GZIP")
+    code = (
+        "import os, sys\nimport fsspec\nimport tfrecord_io as tfr\n"
+        "from tfrecord_io.reading import ranges, source\n"
+        "ranges._RANGE_BYTES = source._CHUNK_BYTES = 100_000\n"
+        "fsspec.filesystem('memory').put_file(sys.argv[1], '/a')\n"
+        "reader = tfr.TFRecordReader('memory://a')\n_, end = reader.read(0)\n"
+        "child, sizes = os.fork(), []\n"
+        "while len(sizes) < 5:\n"
+        "    record, end = reader.read(end)\n"
+        "    sizes.append(len(record))\n"
+        "if child == 0:\n    os._exit(len(sizes))\n"
+        "print(sizes, os.waitstatus_to_exitcode(os.wait()[1]))"
+    )
+    run = [sys.executable, "-c", code, str(tmp_path / "a")]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == f"{[500_000] * 5} 5\n", done.stderr
+
+
 @pytest.mark.parametrize("size", [10, 1000])
 def test_a_plain_file_is_opened_once_for_records_in_any_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int

@@ -387,7 +387,7 @@ class _Access:
         self._source = source
         self.size: int | None = source.size
         self._reached = 0
-        # A forked process shares the position of an open file with its parent.
+        # Threads that fetch a remote file ahead do not come along into a forked process.
         self._process = os.getpid()
         self.close = close
 
