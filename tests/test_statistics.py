@@ -7,6 +7,7 @@ import datetime
 import decimal
 import html.parser
 import io
+import itertools
 import json
 import os
 import re
@@ -354,6 +355,28 @@ class TestValues:
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_threads_change_nothing(dataset, threads):
     assert tfr.compute_statistics(dataset, threads=threads) == tfr.compute_statistics(dataset)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_progress_counts_the_bytes_of_files(dataset, threads):
+    seen = []
+    tfr.compute_statistics(dataset, threads=threads, progress=lambda *at: seen.append(at))
+    sizes = [file.stat().st_size for file in sorted(dataset.rglob("part-*"))]
+    assert len(sizes) > 2
+    assert seen == [(done, sum(sizes)) for done in itertools.accumulate(sizes)]
+
+
+def test_a_thread_that_cannot_be_started_is_not_waited_for(dataset, monkeypatch):
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "tfrecord-io-statistics-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(RuntimeError, match="can't start new thread"):
+        tfr.compute_statistics(dataset, threads=3)
 
 
 def test_columns_and_filters(dataset):
