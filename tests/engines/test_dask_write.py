@@ -5,6 +5,7 @@ import decimal
 import os
 import pickle
 import queue
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -24,6 +25,7 @@ from dask.callbacks import Callback
 import tfrecord_io as tfr
 from tests.support.frames import examples, records
 from tests.support.trees import data_files, tree
+from tfrecord_io.commit.staging import STAGING_NAME
 
 ROWS, PER_TASK = 120, 20
 TABLE = pa.table(
@@ -1052,6 +1054,18 @@ class TestFailures:
             dask.get({**graph, write: staged}, made.key)
         assert data_files(tmp_path / "out") == {}
         assert not (tmp_path / "out" / "_SUCCESS").exists()
+        # The first job's, whose worker is gone; the second one has ended.
+        assert len(list((tmp_path / "out" / STAGING_NAME).iterdir())) == 1
+
+    def test_a_job_that_was_cleaned_away_is_no_matter_of_a_partition(self, tmp_path):
+        def cleaning(part):
+            shutil.rmtree(tmp_path / "out" / STAGING_NAME, ignore_errors=True)
+            return part
+
+        frame = frame_of(TABLE).map_partitions(cleaning, meta=frame_of(TABLE)._meta)
+        with pytest.raises(tfr.CommitError, match="cleaned away; nothing is written") as caught:
+            tfr.to_tfrecord(frame, tmp_path / "out", compute_kwargs={"scheduler": "sync"})
+        assert "partition" not in str(caught.value)
 
     def test_retries(self, tmp_path, cluster, expected):
         flags = tmp_path / "flags"
@@ -1176,6 +1190,20 @@ def test_damage_on_a_worker_is_told_to_the_client(tmp_path, cluster):
     finally:
         cluster.unsubscribe_topic("warn")
     assert issubclass(pickle.loads(event["category"]), tfr.CorruptDataWarning)
+
+
+def test_floats_that_a_worker_rounds_are_told_to_the_client(tmp_path, cluster):
+    frame = dd.from_pandas(pd.DataFrame({"x": [0.1] * 6}), npartitions=3)
+    made = tfr.to_tfrecord(frame, tmp_path / "out", compute=False)
+    seen = queue.Queue()
+    cluster.subscribe_topic("warn", seen.put)
+    try:
+        assert cluster.compute(made).result().rows == 6
+        _, event = seen.get(timeout=60)
+    finally:
+        cluster.unsubscribe_topic("warn")
+    assert issubclass(pickle.loads(event["category"]), tfr.PrecisionWarning)
+    assert seen.empty()
 
 
 @pytest.mark.parametrize(
