@@ -717,6 +717,7 @@ class TestRefused:
             (frame_of(TABLE).to_delayed(), "from_delayed"),
             (dask.bag.from_sequence([{"i": 1}]), "to_dataframe"),
             ([1, 2], "write_table"),
+            ([], "write_table"),
             (3, "write_table"),
         ):
             with pytest.raises(tfr.OptionError, match=hint):
