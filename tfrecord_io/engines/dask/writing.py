@@ -476,10 +476,8 @@ def _of_frame(
     types |= _types_of_data(target, undeclared)
     unknown = [name for name in undeclared if _is_unknown(types[name])]
     if unknown:
-        # What is wrong anyhow is told before anything is computed.
-        by = target.options["partition_by"]
-        guess = {name: pa.string() if name in by else pa.binary() for name in types}
-        guess |= {name: t for name, t in types.items() if t is not None}
+        # What is wrong anyhow is told before anything is computed. Text may stand everywhere.
+        guess = {name: pa.string() if t is None else t for name, t in types.items()}
         try:
             _tried(replace(target, schema=pa.schema(list(guess.items()))))
         except SchemaMismatchError as error:
