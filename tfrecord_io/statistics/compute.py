@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pat
 
-from tfrecord_io.arrow_views import without_views
 from tfrecord_io.codec import get_codec
 from tfrecord_io.filters import Filters
 from tfrecord_io.options import Limits, OnCorrupt, RecordType, choice, function
@@ -308,8 +307,6 @@ def _without_gaps(array: pa.Array) -> pa.Array:
         array = array.storage
     if not is_any_list(array.type):
         return array
-    if pat.is_list_view(array.type) or pat.is_large_list_view(array.type):
-        array = without_views(array)
     ends = np.cumsum(array.value_lengths().fill_null(0).to_numpy())
     return pa.LargeListArray.from_arrays(
         pa.array(np.concatenate(([0], ends)), pa.int64()),
