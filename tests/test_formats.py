@@ -2551,12 +2551,39 @@ def test_old_days_in_orc_by_spark(tmp_path: Path) -> None:
     (tmp_path / "x.orc").write_bytes(base64.b64decode(ORC_OF_SPARK))
     with pytest.raises(SchemaMismatchError, match=r"before 1582-10-15.* calendar") as caught:
         convert(tmp_path / "x.orc", tmp_path / "x.arrow")
-    assert (caught.value.feature, caught.value.row) == ("d", 1)
+    assert (caught.value.path, caught.value.feature) == (str(tmp_path / "x.orc"), "d")
+    assert caught.value.row == 1
     # Others' writers know one calendar.
     po.write_table(pa.table({"d": [dt.date(1500, 1, 1)]}), tmp_path / "y.orc")
     convert(tmp_path / "y.orc", tmp_path / "y.arrow")
     with pa.ipc.open_file(tmp_path / "y.arrow") as reader:
         assert reader.read_all()["d"].to_pylist() == [dt.date(1500, 1, 1)]
+
+
+def test_old_days_in_orc_by_the_writer_that_its_footer_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, old = dt.date(1582, 10, 15), dt.date(1582, 10, 14)
+    days = pa.table({"d": [first] * 100_000 + [old]})
+    path = tmp_path / "x.orc"
+    po.write_table(days, path, stripe_size=65_536, compression="uncompressed")
+    assert po.ORCFile(path).nstripes > 1
+    content = path.read_bytes()
+    footer = len(content) - 200
+    # The field of the writer is 1 for C++; 99 is nobody yet.
+    assert content.count(b"\x48\x01", footer) == 1
+    path.write_bytes(content[:footer] + content[footer:].replace(b"\x48\x01", b"\x48\x63"))
+    convert(path, tmp_path / "x.arrow")
+    with pa.ipc.open_file(tmp_path / "x.arrow") as reader:
+        assert reader.read_all().equals(days)
+    # Java's.
+    path.write_bytes(content[:footer] + content[footer:].replace(b"\x48\x01", b"\x48\x00"))
+    for piece_bytes, row in ((base.PIECE_BYTES, 100_000), (1, None)):
+        # Footers do not tell pyarrow how many rows stand before a stripe.
+        monkeypatch.setattr("tfrecord_io.formats.base.PIECE_BYTES", piece_bytes)
+        with pytest.raises(SchemaMismatchError, match="another calendar") as caught:
+            convert(path, tmp_path / "no.arrow")
+        assert caught.value.row == row
 
 
 ROWS_OF_SPARK = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
@@ -2565,6 +2592,7 @@ ROWS_OF_SPARK = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
 @pytest.mark.parametrize(
     ("metadata", "is_old"),
     [
+        (None, False),
         ({}, False),
         ({"org.apache.spark.version": "3.5.0"} | ROWS_OF_SPARK, False),
         ({"org.apache.spark.version": "4.3.0", "org.apache.spark.legacyDateTime": ""}, True),
@@ -2575,7 +2603,7 @@ ROWS_OF_SPARK = {"org.apache.spark.sql.parquet.row.metadata": "{}"}
 )
 @pytest.mark.parametrize("int96", [False, True])
 def test_old_times_in_parquet_by_spark(
-    tmp_path: Path, metadata: dict[str, str], is_old: bool, int96: bool
+    tmp_path: Path, metadata: dict[str, str] | None, is_old: bool, int96: bool
 ) -> None:
     first, second = dt.date(1582, 10, 15), dt.datetime(1900, 1, 1)
     day = dt.timedelta(days=1)
@@ -2589,12 +2617,13 @@ def test_old_times_in_parquet_by_spark(
         with pq.ParquetWriter(
             path, table.schema, use_deprecated_int96_timestamps=int96, store_schema=False
         ) as writer:
-            writer.write_table(table)
-            writer.add_key_value_metadata(metadata)
+            writer.write_table(table, row_group_size=1)
+            if metadata is not None:
+                writer.add_key_value_metadata(metadata)
         if is_old and number:
             with pytest.raises(SchemaMismatchError, match="another calendar") as caught:
                 convert(path, tmp_path / "no.arrow")
-            assert caught.value.row == 1
+            assert (caught.value.path, caught.value.row) == (str(path), 1)
             assert caught.value.feature == ("d" if number == 1 else "t")
         else:
             convert(path, tmp_path / "x.arrow", mode="overwrite")
