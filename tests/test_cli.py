@@ -536,7 +536,9 @@ def test_times_are_found_by_what_is_shown_of_them(tmp_path, zone):
     assert sorted(one["n"] for one in found) == [0, 1]
 
 
-@pytest.mark.parametrize("text", ["", "x", "= 1", "x =", "x in (", "x in (a,,b)"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "= 1", "x =", "x = ", "x !=  ", "x in ", "x in (", "x in (a,,b)", "x = \n"]
+)
 def test_what_is_no_filter_is_refused(text):
     with pytest.raises(ValueError, match=r"no comparison|no list|not closed"):
         filters_of([text])

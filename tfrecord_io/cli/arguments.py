@@ -27,7 +27,7 @@ _FILTER = re.compile(
     r"""\s* (?: "(?P<quoted>[^"]+)" | (?P<name>.+?) )
         \s* (?: (?P<null> \s is \s+ (?:not\s+)? null )
               | (?P<operator> == | != | <> | <= | >= | = | < | > | \s not \s+ in \b | \s in \b )
-                \s* (?P<value> .+? ) )
+                \s* (?P<value> \S.*? ) )
         \s*""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
