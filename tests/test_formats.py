@@ -45,7 +45,7 @@ from tfrecord_io.errors import (
     UnsupportedTypeError,
 )
 from tfrecord_io.filters import filter_batch
-from tfrecord_io.formats import base, get_format, json_lines, text, writing
+from tfrecord_io.formats import avro, base, get_format, json_lines, text, writing
 from tfrecord_io.formats.base import InputFile, divided
 from tfrecord_io.formats.detection import format_of_name
 from tfrecord_io.formats.exact import exact_cast
@@ -1320,6 +1320,48 @@ class TestAvro:
         all_equal(tmp_path / "ds", examples(row | {"tm": 1000, "dec": 1.5}))
         assert read_table(tmp_path / "ds").schema.field("dec").type == pa.decimal128(5, 2)
 
+    @pytest.mark.parametrize(
+        ("kind", "value", "t"),
+        [
+            ({"type": "fixed", "name": "f", "size": 6}, Decimal("-1.5"), pa.decimal128(10, 2)),
+            ({"type": "bytes"}, Decimal("1.5"), pa.decimal128(38, 2)),
+            ({"type": "bytes"}, Decimal("1.5"), pa.decimal256(39, 2)),
+            ({"type": "bytes"}, Decimal("-1.5"), pa.decimal256(76, 2)),
+            ({"type": "bytes"}, Decimal(-5), pa.decimal128(3, 0)),
+            # Not a decimal by the specification, but its number.
+            ({"type": "int"}, -5, pa.int32()),
+        ],
+    )
+    @pytest.mark.parametrize("is_nullable", [False, True])
+    def test_decimals(
+        self, tmp_path: Path, kind: Any, value: Any, t: pa.DataType, is_nullable: bool
+    ) -> None:
+        digits = {"precision": getattr(t, "precision", 3)}
+        if getattr(t, "scale", 0):
+            digits["scale"] = t.scale
+        decimal = {**kind, "logicalType": "decimal", **digits}
+        fields = [{"name": "x", "type": ["null", decimal] if is_nullable else decimal}]
+        rows = [{"x": value}, {"x": None if is_nullable else value}]
+        self.write(tmp_path / "x.avro", fields, *rows)
+        convert(tmp_path / "x.avro", tmp_path / "y.arrow")
+        with pa.ipc.open_file(tmp_path / "y.arrow") as reader:
+            found = reader.read_all()
+        assert found.schema.types == [t]
+        assert found.to_pylist() == rows
+
+    @pytest.mark.parametrize("is_outer", [False, True])
+    def test_errors_are_records(self, tmp_path: Path, is_outer: bool) -> None:
+        """https://avro.apache.org/docs/1.12.0/specification/#error-records"""
+        inner = {"type": "error", "name": "e", "fields": [{"name": "x", "type": ["null", "e"]}]}
+        fields = [{"name": "ok", "type": "int"}, {"name": "bad", "type": inner}]
+        schema = {"type": "error" if is_outer else "record", "name": "r", "fields": fields}
+        with (tmp_path / "x.avro").open("wb") as file:
+            fastavro.writer(file, schema, [{"ok": 1, "bad": {"x": None}}])
+        with pytest.raises(UnsupportedTypeError, match="'bad'"):
+            convert(tmp_path / "x.avro", tmp_path / "ds")
+        convert(tmp_path / "x.avro", tmp_path / "ds", columns=["ok"])
+        all_equal(tmp_path / "ds", examples({"ok": 1}))
+
     def test_names_have_namespaces(self, tmp_path: Path) -> None:
         """https://avro.apache.org/docs/1.12.0/specification/#names"""
         enum = {"type": "enum", "name": "T", "symbols": ["A"]}
@@ -1400,6 +1442,21 @@ class TestAvro:
             pa.date32(),
             pa.list_(pa.timestamp("us", "UTC")),
         ]
+
+    def test_times_beyond_those_of_python_in_a_column_that_is_left_out(
+        self, tmp_path: Path
+    ) -> None:
+        day = {"type": "int", "logicalType": "date"}
+        inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": day}]}
+        fields = [
+            {"name": "ok", "type": "int"},
+            {"name": "m", "type": {"type": "map", "values": day}},
+            {"name": "r", "type": inner},
+        ]
+        last = 2**31 - 1
+        self.write(tmp_path / "x.avro", fields, {"ok": 1, "m": {"k": last}, "r": {"x": last}})
+        convert(tmp_path / "x.avro", tmp_path / "ds", columns=["ok"])
+        all_equal(tmp_path / "ds", examples({"ok": 1}))
 
     def test_nanoseconds(self, tmp_path: Path) -> None:
         kinds = ("timestamp-nanos", "local-timestamp-nanos")
@@ -1507,7 +1564,11 @@ class TestAvro:
         assert max(batch.nbytes for batch in batches) < 2**24
         assert [value for batch in batches for value in batch["a"].to_pylist()] == values
 
-    def test_fewer_records_than_a_block_has(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("batch_rows", [4, 8192])
+    def test_fewer_records_than_a_block_has(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_rows: int
+    ) -> None:
+        monkeypatch.setattr(avro, "_BATCH_ROWS", batch_rows)
         path = tmp_path / "x.avro"
         self.write(path, [{"name": "a", "type": "long"}], *[{"a": 5}] * 60)
         # The counts of records and of bytes as zigzag numbers of Avro: 60 twice.
