@@ -348,7 +348,7 @@ class _Writer:
             avro,
             codec=_CODECS[compression],
             sync_marker=marker,
-            compression_level=level if compression == "deflate" else None,
+            compression_level=level,
         )
 
     def write(self, batch: pa.RecordBatch) -> None:

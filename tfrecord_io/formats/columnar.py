@@ -110,10 +110,7 @@ class ParquetFormat:
         _refuse_scales(schema)
         _refuse_zero_width(schema)
         writer = pq.ParquetWriter(
-            stream,
-            schema,
-            compression=compression or "none",
-            compression_level=level if compression in self.leveled else None,
+            stream, schema, compression=compression or "none", compression_level=level
         )
         return _Grouped(writer, lambda table: writer.write_table(table, max(1, table.num_rows)))
 
