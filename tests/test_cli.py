@@ -470,6 +470,11 @@ def test_what_is_written_as_json_is_read_back(tmp_path):
         (r"a = 'it\'s'", ("a", "=", "it's")),
         ("""a = "it's or isn't" """, ("a", "=", "it's or isn't")),
         ("a in ('null', R&D, andor)", ("a", "in", ["null", "R&D", "andor"])),
+        ("x in (True, FALSE)", ("x", "in", [True, False])),
+        ("a = 'tis", ("a", "=", "'tis")),
+        ('a = "', ("a", "=", '"')),
+        # A byte of the command line that is no UTF-8.
+        ("a = '\udcff'", ("a", "=", "\udcff")),
     ],
 )
 def test_filters_are_read(text, term):
@@ -484,6 +489,8 @@ def test_dates_and_times_in_filters():
     assert parse_filter("d < 2026-01-02T03:04Z")[2] == day
     fine = datetime.datetime(2026, 1, 2, 3, 4, 5, 500_000, datetime.timezone.utc)
     assert parse_filter("d < 2026-01-02 04:04:05.5+01:00")[2] == fine
+    finer = parse_filter("d < 1970-01-01T00:00:01.1234567Z")[2]
+    assert finer.equals(pa.scalar(1_123_456_700, pa.timestamp("ns", "UTC")))
     assert parse_filter("d < '2026-01-02'")[2] == "2026-01-02"
     assert parse_filter("d < 08:30")[2] == datetime.time(8, 30)
     assert parse_filter("d in (23:59:59.5)")[2] == [datetime.time(23, 59, 59, 500_000)]
@@ -537,7 +544,11 @@ def test_times_are_found_by_what_is_shown_of_them(tmp_path, zone):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "= 1", "x =", "x = ", "x !=  ", "x in ", "x in (", "x in (a,,b)", "x = \n"]
+    "text",
+    [
+        *("", "x", "= 1", "x =", "x = ", "x !=  ", "x = \n", "x in ", "x in (", "x in (1, 2"),
+        *("x in [a", "x in (a,,b)", "x in (a, , b)", "x in (a, )"),
+    ],
 )
 def test_what_is_no_filter_is_refused(text):
     with pytest.raises(ValueError, match=r"no comparison|no list|not closed"):
