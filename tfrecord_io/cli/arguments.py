@@ -188,9 +188,7 @@ def filters_of(texts: Iterable[str]) -> Filters:
     """Return what all comparisons of a command line ask for, as the functions take it."""
     terms = map(parse_filter, texts)
     # As the functions spell them: "is" and "is not" None.
-    return [
-        (name, operator.removesuffix(" null"), value) for name, operator, value in terms
-    ] or None
+    return [(name, operator.removesuffix(" null"), value) for name, operator, value in terms]
 
 
 def read_schema(path: str) -> pa.Schema:
