@@ -1099,9 +1099,16 @@ class TestJsonLines:
     def test_words_in_quotes_where_floats_are_asked_for(self, tmp_path: Path) -> None:
         inf, nan = float("inf"), float("nan")
         rows = [
-            {"f": nan, 'g"é': -inf, "l": [0.5, inf, nan], "s": "NaN", "NaN": 1},
-            {"f": 0.5, 'g"é': None, "l": [2.5], "s": '"f":"NaN",{"f": "NaN"}', "NaN": 2},
-            {"f": inf, 'g"é': 1.5, "l": [-inf], "s": '\\","f":"NaN"', "NaN": 3},
+            {"f": nan, 'g"é': -inf, "l": [0.5, inf, nan], "Infinity": 1, "s": "NaN", "NaN": 1},
+            {
+                "f": 0.5,
+                'g"é': None,
+                "l": [2.5],
+                "Infinity": 2,
+                "s": '"f":"NaN",{"f": "NaN"}',
+                "NaN": 2,
+            },
+            {"f": inf, 'g"é': 1.5, "l": [-inf], "Infinity": 3, "s": '\\","f":"NaN"', "NaN": 3},
         ]
 
         def quoted(value: Any) -> Any:
@@ -1117,6 +1124,7 @@ class TestJsonLines:
                 "f": pa.float32(),
                 'g"é': pa.float64(),
                 "l": pa.list_(pa.float32()),
+                "Infinity": pa.int64(),
                 "s": pa.string(),
                 "NaN": pa.int64(),
             }
@@ -2355,6 +2363,20 @@ def test_what_comes_behind_numbers_that_pyarrow_may_change(
         convert(path, tmp_path / "ds", schema=pa.schema([("x", pa.decimal128(5, 2))]))
     assert caught.value.path == str(path)
     assert not (tmp_path / "ds").exists()
+
+
+@pytest.mark.parametrize("digits", ["1" * 308 + "2", "9" * 309, "-" + "2" * 309, "1" * 5000])
+@pytest.mark.parametrize("t", [pa.float32(), pa.float64()])
+def test_digits_behind_a_large_number_that_no_float_has(tmp_path, monkeypatch, digits, t):
+    # Behind one that pyarrow may have changed the whole file is looked at for such.
+    monkeypatch.setattr(json_lines, "_BLOCK_BYTES", 64)
+    path = tmp_path / "x.jsonl"
+    path.write_text(f'{{"x": {2**53}}}\n' * 20 + f'{{"x": {digits}}}\n')
+    with pytest.raises(
+        SchemaMismatchError, match=f"'x' holds {digits[:9]}.*, which is no {t}"
+    ) as caught:
+        convert(path, tmp_path / "ds", schema=pa.schema([("x", t)]))
+    assert (caught.value.path, caught.value.feature) == (str(path), "x")
 
 
 def test_a_decimal_of_json_is_zero_with_any_exponent(tmp_path):

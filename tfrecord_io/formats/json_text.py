@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
@@ -204,9 +205,6 @@ def _check_line(line: bytes, url: str, row: int) -> None:
 
 # --- numbers --------------------------------------------------------------------------------------
 
-#: No float has more digits before its point.
-_MOST_DIGITS = 310
-
 #: A number without a point or an exponent, of so many digits that no float may be it.
 _LONG_WHOLE = re.compile(rb"(?<![\w.+-])-?\d{16,}(?![\w.])")
 
@@ -308,10 +306,11 @@ def _is_decimal(number: str, t: pa.DataType) -> bool:
 
 
 def _is_float(whole: str, t: pa.DataType) -> bool:
-    if len(whole) > _MOST_DIGITS:
-        return False
-    number = int(whole)
-    return abs(number) < INTEGERS_END or bool(number == pa.scalar(float(number), t).as_py())
+    number = float(whole)
+    if abs(number) < INTEGERS_END:
+        return True
+    # Of one with thousands of digits Python makes no integer.
+    return math.isfinite(number) and int(whole) == pa.scalar(number, t).as_py()
 
 
 def _objects(line: bytes, url: str) -> Iterator[dict[str, Any]]:
