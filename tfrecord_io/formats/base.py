@@ -59,10 +59,12 @@ _LETTING_GO_SECONDS = 60
 class Piece:
     """A run of a file's units: row groups of Parquet, stripes of ORC, batches of Arrow IPC.
 
+    A file of another format, or an Arrow IPC stream, is one unit.
+
     Attributes
     ----------
-    start, end : int or None
-        The first unit, and the one behind the last; None for the end of the file.
+    start, end : int
+        The first unit, and the one behind the last.
     row : int or None
         Index in the file of the first row, where that is known.
     bytes : int
@@ -70,7 +72,7 @@ class Piece:
     """
 
     start: int = 0
-    end: int | None = None
+    end: int = 1
     row: int | None = 0
     bytes: int = 0
 

@@ -76,8 +76,7 @@ class ParquetFormat:
 
         del found
         with file.open() as handle, damage_named(file.url), pq.ParquetFile(handle) as parquet:
-            end = parquet.num_row_groups if piece.end is None else piece.end
-            groups = range(piece.start, end)
+            groups = range(piece.start, piece.end)
             has_old = old_calendar.is_in_parquet(parquet.metadata.metadata)
 
             def batches(reader: Any) -> Iterator[pa.RecordBatch]:
@@ -156,8 +155,8 @@ class OrcFormat:
             columns = [name for name in schema.names if name in there]
             # Without a column it would tell no rows.
             columns = columns or orc.schema.names[:1]
-            end = orc.nstripes if piece.end is None else piece.end
-            stripes = (_read_stripe(orc, n, columns, file.url) for n in range(piece.start, end))
+            numbers = range(piece.start, piece.end)
+            stripes = (_read_stripe(orc, number, columns, file.url) for number in numbers)
             is_old = old_calendar.is_in_orc(orc)
             yield from old_calendar.refused(stripes, file.url, piece.row) if is_old else stripes
 
@@ -230,8 +229,7 @@ class ArrowFormat:
             options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
             handle.seek(0)
             ipc = pa.ipc.open_file(handle, options=options)
-            end = ipc.num_record_batches if piece.end is None else piece.end
-            for index in range(piece.start, end):
+            for index in range(piece.start, piece.end):
                 batch = ipc.get_batch(index)
                 # No wanted field is taken for all fields.
                 yield _checked(batch if wanted else batch.select([]))
