@@ -1895,17 +1895,8 @@ class TestColumnar:
         with pytest.raises(CorruptDataError, match=r"larger than memory.*x\.arrows"):
             convert(path, tmp_path / "ds")
 
-    def test_compressions(self, tmp_path: Path) -> None:
+    def test_compressions_that_a_format_does_not_have(self, tmp_path: Path) -> None:
         write_table(pa.table({"a": [1, 2]}), tmp_path / "ds")
-        for compression, name in [(None, "SNAPPY"), ("none", "UNCOMPRESSED"), ("zstd", "ZSTD")]:
-            path = tmp_path / f"{name}.parquet"
-            convert(tmp_path / "ds", path, compression=compression)
-            assert pq.ParquetFile(path).metadata.row_group(0).column(0).compression == name
-        for compression in ("lz4", "zstd"):
-            path = tmp_path / f"{compression}.arrow"
-            convert(tmp_path / "ds", path, compression=compression)
-            with pa.ipc.open_file(path) as reader:
-                assert reader.read_all().to_pydict() == {"a": [1, 2]}
         for fmt, bad in [
             ("parquet", "bzip2"),
             ("orc", "gzip"),
@@ -1940,6 +1931,37 @@ class TestColumnar:
             with pytest.raises(OptionError, match=rf"compression_level is 1, .*{compression}"):
                 written(compression, 1)
             assert not (tmp_path / f"{compression}-1").exists()
+
+
+COMPRESSED: dict[str, dict[str | None, Any]] = {
+    "parquet": {"gzip": "GZIP", "zstd": "ZSTD", "snappy": "SNAPPY", "lz4": "LZ4"}
+    | {"none": "UNCOMPRESSED", None: "SNAPPY"},
+    "orc": {"deflate": "ZLIB", "zstd": "ZSTD", "snappy": "SNAPPY", "lz4": "LZ4"}
+    | {"none": "UNCOMPRESSED", None: "ZSTD"},
+    "avro": {"deflate": "deflate", "bzip2": "bzip2", "none": "null", None: "deflate"},
+    # What frames of Zstandard and of LZ4 begin with.
+    "arrow": {"zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18", "none": None, None: None},
+}
+
+
+@pytest.mark.parametrize("fmt", COMPRESSED)
+def test_what_files_are_compressed_with(tmp_path: Path, fmt: str) -> None:
+    names = COMPRESSED[fmt]
+    assert names.keys() == {*get_format(fmt).compressions, "none", None}
+    write_directly(pa.table({"a": ["text"] * 1000}), tmp_path / "in.arrow", "arrow")
+    for compression, name in names.items():
+        path = tmp_path / f"{compression}.{fmt}"
+        convert(tmp_path / "in.arrow", path, compression=compression)
+        data = path.read_bytes()
+        if fmt == "parquet":
+            found = pq.ParquetFile(path).metadata.row_group(0).column(0).compression
+        elif fmt == "orc":
+            found = po.ORCFile(path).compression
+        elif fmt == "avro":
+            found = fastavro.reader(io.BytesIO(data)).codec
+        else:
+            found = next((magic for magic in names.values() if magic and magic in data), None)
+        assert found == name, compression
 
 
 @pytest.mark.parametrize("fmt", ["parquet", "orc", "avro"])
