@@ -1933,6 +1933,21 @@ class TestColumnar:
             assert not (tmp_path / f"{compression}-1").exists()
 
 
+@pytest.mark.parametrize("fmt", [*FORMATS, "arrows"])
+def test_progress_counts_the_bytes_of_files(tmp_path: Path, fmt: str) -> None:
+    data = pa.table({"a": range(1000)})
+    path = tmp_path / f"x.{fmt}"
+    if fmt == "arrows":
+        write_directly(data, path, fmt)
+    else:
+        write_table(data, tmp_path / "in")
+        convert(tmp_path / "in", path)
+    seen: list[Any] = []
+    convert(path, tmp_path / "ds", progress=seen.append)
+    size = path.stat().st_size
+    assert [(one.bytes_done, one.bytes, one.rows) for one in seen] == [(size, size, 1000)]
+
+
 COMPRESSED: dict[str, dict[str | None, Any]] = {
     "parquet": {"gzip": "GZIP", "zstd": "ZSTD", "snappy": "SNAPPY", "lz4": "LZ4"}
     | {"none": "UNCOMPRESSED", None: "SNAPPY"},
