@@ -599,6 +599,23 @@ class TestArguments:
             convert(tmp_path / "none.parquet", tmp_path / "ds")
         assert names(tmp_path) == []
 
+    def test_a_folder_without_files(self, tmp_path: Path) -> None:
+        (tmp_path / "in").mkdir()
+        result = convert(tmp_path / "in", tmp_path / "ds", from_format="csv")
+        assert (result.files, result.rows, result.bytes) == (0, 0, 0)
+        assert read_table(tmp_path / "ds").num_rows == 0
+
+    @pytest.mark.parametrize("filters", [None, [("n", ">", 4)]])
+    def test_the_row_of_a_value_is_that_in_its_file_or_none(
+        self, tmp_path: Path, filters: Any
+    ) -> None:
+        path = tmp_path / "x.parquet"
+        pq.write_table(pa.table({"n": range(10), "bad": [[1]] * 9 + [[None]]}), path)
+        with pytest.raises(EncodeError, match="null inside a list") as caught:
+            convert(path, tmp_path / "ds", filters=filters)
+        assert (caught.value.path, caught.value.feature) == (str(path), "bad")
+        assert caught.value.row == (9 if filters is None else None)
+
     def test_progress(self, parquet: Path, tmp_path: Path) -> None:
         seen: list[ConvertProgress] = []
         convert(parquet, tmp_path / "ds", progress=seen.append)
