@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -675,6 +676,20 @@ class TestArguments:
 
 
 class TestScheduling:
+    @pytest.mark.parametrize("scheduler", ["threads", "synchronous"])
+    def test_synchronous_is_the_thread_that_asks(
+        self, parquet: Path, tmp_path: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        threads: set[int] = set()
+
+        def write(*arguments: Any, **options: Any) -> TaskCommit:
+            threads.add(threading.get_ident())
+            return write_task(*arguments, **options)
+
+        monkeypatch.setattr(graph, "write_task", write)
+        convert(parquet, tmp_path / "ds", scheduler=scheduler)
+        assert (threads == {threading.get_ident()}) is (scheduler == "synchronous")
+
     def test_output_does_not_depend_on_threads(self, parquet: Path, tmp_path: Path) -> None:
         for index, options in enumerate([{"threads": 1}, {"threads": 4}, {}]):
             convert(parquet, tmp_path / str(index), partition_by="b", **options)
