@@ -569,6 +569,16 @@ def test_what_may_be_meant_otherwise_is_refused(text):
         filters_of([text])
 
 
+@pytest.mark.parametrize(
+    "word", ["2020-13-01", "2020-02-30 00:00", "0000-01-01", "2020-02-30T00:00:00.123456789"]
+)
+def test_a_filter_by_a_day_that_is_none_tells_which(word):
+    for text in (f"day = {word}", f"day in (2020-01-01, {word})"):
+        with pytest.raises(ValueError, match=f"'{word}' is no time: .*; put a text in quotes"):
+            filters_of([text])
+    assert filters_of([f"day = '{word}'"]) == [("day", "=", word)]
+
+
 def test_names_and_settings():
     assert parse_names('a, b,"c,d","e\nf"') == ["a", "b", "c,d", "e\nf"]
     assert parse_setting('client_kwargs={"a": 1}') == ("client_kwargs", {"a": 1})

@@ -142,6 +142,26 @@ def _parse_value(text: str) -> Any:
             return text[1:-1]
     if text.lower() in ("true", "false"):
         return text.lower() == "true"
+    try:
+        moment = _parse_time(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time: {error}; put a text in quotes") from error
+    if moment is not None:
+        return moment
+    if _NUMBER.fullmatch(text):
+        return int(text) if text.lstrip("+-").isdigit() else float(text)
+    if text.lower() == "null":
+        raise ValueError("a null is found with 'is null' or 'is not null'; put a text in quotes")
+    if _NO_TEXT.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no value; put it in quotes if it is a text, and give --filter several "
+            "times for several comparisons, of which all must hold"
+        )
+    return text
+
+
+def _parse_time(text: str) -> Any:
+    """Return the date, time, time of day or duration that a word has the form of; None if none."""
     if _DATE.fullmatch(text):
         return datetime.date.fromisoformat(text)
     if time := _TIME.fullmatch(text):
@@ -155,16 +175,7 @@ def _parse_value(text: str) -> Any:
         return datetime.time.fromisoformat(_six_digits(text))
     if duration := _DURATION.fullmatch(text):
         return _duration_of(**duration.groupdict())
-    if _NUMBER.fullmatch(text):
-        return int(text) if text.lstrip("+-").isdigit() else float(text)
-    if text.lower() == "null":
-        raise ValueError("a null is found with 'is null' or 'is not null'; put a text in quotes")
-    if _NO_TEXT.fullmatch(text):
-        raise ValueError(
-            f"{text!r} is no value; put it in quotes if it is a text, and give --filter several "
-            "times for several comparisons, of which all must hold"
-        )
-    return text
+    return None
 
 
 def _is_fine(time: re.Match[str]) -> bool:
