@@ -599,11 +599,13 @@ class TestManyFiles:
     def test_a_reader_that_is_left_before_an_error_lets_files_go(
         self, tmp_path, small_splits, no_collector
     ):
-        # No more than waits to be taken.
         (tmp_path / "a").write_bytes(examples(*rows(100)))
-        (tmp_path / "b").write_bytes(examples(*rows(100)) + b"?")
+        # No more than waits to be taken.
+        damaged = bytearray(examples(*rows(30)))
+        damaged[len(damaged) // 2] ^= 1
+        (tmp_path / "b").write_bytes(damaged)
         schema = pa.schema([("n", pa.int64())])
-        reader = scan(tmp_path, schema=schema, threads=2, batch_rows=10)
+        reader = scan(tmp_path, schema=schema, threads=3, batch_rows=10)
         assert reader.read_next_batch()["n"].to_pylist() == [*range(10)]
         while live():
             time.sleep(0.001)
@@ -721,7 +723,7 @@ class TestDecompressingAhead:
     def test_a_reader_that_is_left_stops_the_thread(self, tmp_path, found):
         (tmp_path / "a.gz").write_bytes(gzip.compress(examples(*rows(20_000))))
         schema = pa.schema([("n", pa.int64()), ("s", pa.string())])
-        reader = scan(tmp_path, schema=schema, threads=2, batch_rows=10)
+        reader = scan(tmp_path, schema=schema, threads=3, batch_rows=10)
         assert next(reader).num_rows == 10
         assert live()
         del reader
