@@ -477,6 +477,27 @@ class TestLocal(StorageContract):
         assert (tmp_path / "data.jsonl").read_text() == '{"a":1}\n' * 2
         assert sorted(one.name for one in tmp_path.iterdir()) == ["data", "data.jsonl"]
 
+    def test_a_turn_that_ends_when_another_job_asks_for_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make, others = os.link, []
+
+        def link(source: str, target: str) -> None:
+            if not target.endswith("committing.json") or others:
+                make(source, target)
+                return
+            others.append(target)
+            Path(target).touch()
+            try:
+                make(source, target)
+            finally:
+                Path(target).unlink()
+
+        monkeypatch.setattr(os, "link", link)
+        tfr.write_table(pa.table({"a": [1]}), tmp_path / "data")
+        assert len(others) == 1
+        assert tfr.read_table(tmp_path / "data")["a"].to_pylist() == [1]
+
     def test_a_mount_that_syncs_no_folders(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

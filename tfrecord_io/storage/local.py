@@ -307,10 +307,14 @@ def link(source: str, target: str) -> None:
     """
     try:
         os.link(source, target)
-    except OSError as error:
+    except FileExistsError:
         # link(2): of NFS the answer may be wrong, when it got lost and the call was repeated.
-        if error.errno == errno.EEXIST and os.path.samestat(os.lstat(source), os.lstat(target)):
-            return
+        # What is in the way may have gone since.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.lstat(source), os.lstat(target)):
+                return
+        raise
+    except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         raise OSError(
