@@ -178,11 +178,17 @@ def plan_write(
         raise
 
 
+def as_names(given: Any) -> tuple[Any, ...]:
+    """Return what was given as one name, or several, as a tuple; what is no name is still none."""
+    is_one = isinstance(given, str) or not isinstance(given, Iterable)
+    return (given,) if is_one else tuple(given)
+
+
 def _check_partitions(schema: pa.Schema, partition_by: str | Sequence[str]) -> tuple[str, ...]:
-    is_one = isinstance(partition_by, str) or not isinstance(partition_by, Iterable)
-    names: tuple[Any, ...] = (partition_by,) if is_one else tuple(partition_by)
+    names = as_names(partition_by)
     if not all(isinstance(name, str) for name in names):
-        raise OptionError(f"partition_by is {partition_by!r}; give names of columns")
+        shown = names[0] if len(names) == 1 else names
+        raise OptionError(f"partition_by is {shown!r}; give names of columns")
     known = schema.names
     for index, name in enumerate(names):
         # pyarrow would encode the name, which may be no UTF-8.

@@ -63,7 +63,7 @@ from tfrecord_io.plan import TaskCommit, WriteJob, WriteResult
 from tfrecord_io.schema import leaf_type, list_depth
 from tfrecord_io.storage import Storage, open_storage, path_text
 from tfrecord_io.writing.attempt import write_task
-from tfrecord_io.writing.plan import plan_write
+from tfrecord_io.writing.plan import as_names, plan_write
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
@@ -383,7 +383,7 @@ def to_tfrecord(
         schema=_BYTES_SCHEMA,
         path=path_text(located_path),
         options={
-            "partition_by": () if partition_on is None else _names(partition_on),
+            "partition_by": () if partition_on is None else as_names(partition_on),
             "mode": _mode(mode, append=append, overwrite=overwrite),
             "record_type": record_type,
             "compression": compression,
@@ -444,12 +444,6 @@ def _tried(target: Target) -> Target:
     return replace(absolute, state=absolute.current_state())
 
 
-def _names(given: Any) -> list[str]:
-    """Return what was given as one name, or several, as a list; what is no name is still none."""
-    is_one = isinstance(given, str) or not isinstance(given, Iterable)
-    return [given] if is_one else list(given)
-
-
 def _is_a(value: object, module: str, name: str) -> bool:
     """Return whether a value is of a class; whoever has one has loaded its module."""
     found = sys.modules.get(module)
@@ -494,7 +488,7 @@ def _of_frame(
 
 def _shuffled(frame: Any, repartition_on: str | Sequence[str], schema: pa.Schema) -> Any:
     """Return a frame with rows of the same values in one partition."""
-    on = _names(repartition_on)
+    on = list(as_names(repartition_on))
     missing = [name for name in on if name not in schema.names]
     if missing or not on:
         raise OptionError(
